@@ -4,27 +4,26 @@
 //! The laws that hold whatever happens are checked here, after every step.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
-use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Mode, Recovery, Spread};
+use rove_engine::memory::{MemoryEngine, Sent};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
+use rove_proto::multipath::scheduler::Scheduler;
+use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::{Command, Config, Event, Link, Meta, Node, PeerConfig, SideConfig};
-use rove_proto::outbox::Outbox;
 use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{Lease, Prefix};
-use rove_proto::wire::inner::Pieces;
 
 /// Datagrams that wait; more are lost, as in any queue.
 const WAITING_MAX: usize = 128;
-/// Calls of `handle_timeout` at one moment before it counts as a loop.
-pub(crate) const TIMEOUTS_MAX: usize = 64;
 /// Bytes that an end may keep of connections.
 pub(crate) const HOLD_MEMORY: usize = 1 << 20;
-/// Where the gateway listens.
+/// The socket on which the gateway listens.
+pub(crate) const LISTENING: SocketId = SocketId(0);
+/// Where that is.
 const GATEWAY_PORT: u16 = 4_433;
 /// Ports of the client's sockets, by the number of the socket.
 const CLIENT_PORT: u16 = 40_000;
@@ -55,11 +54,9 @@ pub(crate) struct Datagram {
 /// Both ends and what is between them.
 pub(crate) struct Between {
     now: Instant,
-    client: Node,
-    gateway: Node,
+    client: MemoryEngine,
+    gateway: MemoryEngine,
     keys: (StaticSecret, StaticSecret),
-    /// The client's sockets by number, and the addresses that they are bound to.
-    sockets: BTreeMap<SocketId, IpAddr>,
     /// How often the client's NAT has rebound.
     nat: u16,
     pub(crate) waiting: VecDeque<Datagram>,
@@ -75,10 +72,9 @@ impl Between {
         let now = Instant::from_nanos(1_000_000_000);
         let mut between = Self {
             now,
-            client: node(now, &keys.0, 1),
-            gateway: node(now, &keys.1, 2),
+            client: engine(End::Client, now, &keys.0, 1),
+            gateway: engine(End::Gateway, now, &keys.1, 2),
             keys,
-            sockets: BTreeMap::new(),
             nat: 0,
             waiting: VecDeque::new(),
             inner: BTreeMap::new(),
@@ -109,7 +105,7 @@ impl Between {
 
     /// The gateway's process starts anew, without its sessions.
     pub(crate) fn restart_gateway(&mut self, seed: u64) {
-        self.gateway = node(self.now, &self.keys.1, seed.wrapping_add(3));
+        self.gateway = engine(End::Gateway, self.now, &self.keys.1, seed.wrapping_add(3));
         self.admit_client();
     }
 
@@ -117,10 +113,8 @@ impl Between {
     pub(crate) fn send(&mut self, end: End, len: usize) -> u32 {
         let serial = u32::try_from(self.inner.len()).unwrap_or(u32::MAX);
         self.inner.insert(serial, (end, 0));
-        let packet = inner_packet(end, serial, len);
-        let (now, mut out) = (self.now, Outbox::new());
-        self.node(end).handle_tun(now, Pieces::whole(&packet), &mut out);
-        self.take(end, out);
+        self.engine(end).device.push(inner_packet(end, serial, len));
+        self.turn(end);
         serial
     }
 
@@ -129,35 +123,32 @@ impl Between {
         self.inner.get(&serial).is_some_and(|(_, times)| *times > 0)
     }
 
-    /// A datagram reaches who it is addressed to, if anybody.
-    pub(crate) fn deliver(&mut self, mut datagram: Datagram) {
-        let (now, mut out) = (self.now, Outbox::new());
-        let remote = datagram.from;
-        if datagram.to == gateway_address() {
-            let meta = Meta { socket: SocketId(0), local: None, remote, waited: Duration::ZERO };
-            self.gateway.handle_datagram(now, meta, &mut datagram.bytes, &mut out);
-            self.take(End::Gateway, out);
+    /// A datagram reaches the end that it is addressed to, if there is one.
+    pub(crate) fn deliver(&mut self, datagram: Datagram) {
+        let Datagram { from: remote, to, bytes } = datagram;
+        let mut sockets = self.client.sockets.bound().iter().map(|(socket, ip)| (*socket, *ip));
+        let is_at = |(socket, ip)| SocketAddr::new(ip, client_port(socket, self.nat)) == to;
+        let (end, socket, local) = if to == gateway_address() {
+            (End::Gateway, LISTENING, None)
+        } else if let Some((socket, ip)) = sockets.find(|&bound| is_at(bound)) {
+            (End::Client, socket, Some(ip))
+        } else {
             return;
-        }
-        let bound = self.sockets.iter().map(|(socket, ip)| (*socket, *ip));
-        let found = bound.into_iter().find(|(socket, ip)| {
-            SocketAddr::new(*ip, client_port(*socket, self.nat)) == datagram.to
-        });
-        if let Some((socket, local)) = found {
-            let meta = Meta { socket, local: Some(local), remote, waited: Duration::ZERO };
-            self.client.handle_datagram(now, meta, &mut datagram.bytes, &mut out);
-            self.take(End::Client, out);
-        }
+        };
+        let meta = Meta { socket, local, remote, waited: Duration::ZERO };
+        self.engine(end).sockets.push(meta, bytes);
+        self.turn(end);
     }
 
     /// Time passes; what falls due on the way is done at its time.
     pub(crate) fn advance(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
-            let due = [self.client.poll_timeout(), self.gateway.poll_timeout()];
+            let due = [self.client.due(), self.gateway.due()];
             let next = due.into_iter().flatten().map(|(at, _)| at).min();
             self.now = next.map_or(end, |next| next.clamp(self.now, end));
-            self.timeouts();
+            self.turn(End::Client);
+            self.turn(End::Gateway);
         }
     }
 
@@ -175,28 +166,10 @@ impl Between {
 
     /// The addresses of both ends, for who wants to be taken for one of them.
     pub(crate) fn addresses(&self) -> (SocketAddr, SocketAddr) {
-        let client = self
-            .sockets
-            .iter()
-            .next_back()
-            .map(|(socket, ip)| SocketAddr::new(*ip, client_port(*socket, self.nat)));
+        let client = self.client.sockets.bound().last_key_value();
+        let client =
+            client.map(|(socket, ip)| SocketAddr::new(*ip, client_port(*socket, self.nat)));
         (client.unwrap_or_else(gateway_address), gateway_address())
-    }
-
-    fn timeouts(&mut self) {
-        for end in [End::Client, End::Gateway] {
-            for round in 0.. {
-                assert!(round < TIMEOUTS_MAX, "{end:?} never rests");
-                let now = self.now;
-                let due = self.node(end).poll_timeout();
-                let Some((_, reason)) = due.filter(|(at, _)| *at <= now) else { break };
-                let mut out = Outbox::new();
-                self.node(end).handle_timeout(now, &mut out);
-                self.take(end, out);
-                let next = self.node(end).poll_timeout();
-                assert!(next.is_none_or(|(at, _)| at > now), "{end:?}: {reason:?} is still due");
-            }
-        }
     }
 
     fn admit_client(&mut self) {
@@ -216,71 +189,44 @@ impl Between {
     }
 
     fn command(&mut self, end: End, command: Command) {
-        let (now, mut out) = (self.now, Outbox::new());
-        self.node(end).handle_command(now, command, &mut out);
-        self.take(end, out);
+        self.engine(end).command(command);
+        self.turn(end);
     }
 
-    fn node(&mut self, end: End) -> &mut Node {
+    fn engine(&mut self, end: End) -> &mut MemoryEngine {
         match end {
             End::Client => &mut self.client,
             End::Gateway => &mut self.gateway,
         }
     }
 
-    /// What an end has to say after a call: events, datagrams, inner packets.
-    fn take(&mut self, end: End, mut out: Outbox) {
-        let peer = self.peer_of(end);
-        while let Some(event) = self.node(end).poll_event() {
-            self.heed(end, peer, event);
-        }
-        out.seal();
-        for (run, bytes) in out.runs() {
-            let local = match end {
-                End::Gateway => Some(gateway_address()),
-                End::Client => self
-                    .sockets
-                    .get(&run.route.socket)
-                    .map(|ip| SocketAddr::new(*ip, client_port(run.route.socket, self.nat))),
-            };
-            // A socket that was closed again before its datagrams were taken sends nothing.
-            let Some(from) = local else { continue };
-            for datagram in bytes.chunks(run.segment) {
-                if self.waiting.len() < WAITING_MAX {
-                    let (to, bytes) = (run.route.remote, datagram.to_vec());
-                    self.waiting.push_back(Datagram { from, to, bytes });
-                }
-            }
-        }
-        for packet in out.inner() {
-            self.came_out(end, packet);
-        }
-    }
-
-    fn heed(&mut self, end: End, peer: PeerKey, event: Event) {
-        match event {
-            Event::OpenSocket { socket, local, .. } => {
+    /// A turn of an end, and everything that it leads to: events, datagrams, inner packets.
+    fn turn(&mut self, end: End) {
+        let (now, peer) = (self.now, self.peer_of(end));
+        let engine = self.engine(end);
+        engine.clock.now = now;
+        engine.turn();
+        assert_eq!(engine.overdue(), None, "{end:?} still has a timer that is due");
+        let (events, sent, written) = take(engine);
+        for event in events {
+            if let Event::OpenSocket { .. } = event {
                 assert_eq!(end, End::Client, "a gateway listens and opens nothing");
-                self.sockets.insert(socket, local);
-            }
-            Event::CloseSocket { socket } => drop(self.sockets.remove(&socket)),
-            Event::Established { peer: other, .. } => {
+            } else if let Event::Established { peer: other, .. } = event {
                 assert_eq!(other, peer, "a session with a stranger");
             }
-            Event::HandshakeCounter { .. }
-            | Event::EnrolmentRequested { .. }
-            | Event::PeerRefused { .. }
-            | Event::Refused { .. }
-            | Event::Leased { .. }
-            | Event::Routes { .. }
-            | Event::Announced { .. }
-            | Event::Reached { .. }
-            | Event::Owing { .. }
-            | Event::Settled { .. }
-            | Event::State { .. }
-            | Event::Moved { .. }
-            | Event::KeyIsShared { .. }
-            | Event::Ended { .. } => {}
+        }
+        for Sent { route, bound, datagram: bytes } in sent {
+            let bound = bound.expect("a socket is open while datagrams use it");
+            let from = match end {
+                End::Gateway => gateway_address(),
+                End::Client => SocketAddr::new(bound, client_port(route.socket, self.nat)),
+            };
+            if self.waiting.len() < WAITING_MAX {
+                self.waiting.push_back(Datagram { from, to: route.remote, bytes });
+            }
+        }
+        for packet in written {
+            self.came_out(end, &packet);
         }
     }
 
@@ -306,7 +252,15 @@ impl Between {
     }
 }
 
-pub(crate) fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
+/// The output of an engine so far: events, datagrams, inner packets.
+pub(crate) fn take(engine: &mut MemoryEngine) -> (Vec<Event>, Vec<Sent>, Vec<Vec<u8>>) {
+    engine.sockets.sealed.clear();
+    let sent = std::mem::take(&mut engine.sockets.sent);
+    (std::mem::take(&mut engine.events), sent, std::mem::take(&mut engine.device.written))
+}
+
+/// The engine of an end, which knows nobody.
+pub(crate) fn engine(end: End, now: Instant, secret: &StaticSecret, seed: u64) -> MemoryEngine {
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
@@ -324,7 +278,9 @@ pub(crate) fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         reorders: true,
         ablation: Default::default(),
     };
-    Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
+    let node = Node::new(now, config, Box::new(SeededRng::new(seed)), 100);
+    let listening = (end == End::Gateway).then(|| (LISTENING, gateway_address().ip()));
+    MemoryEngine::in_memory(node, now, listening)
 }
 
 pub(crate) fn gateway_address() -> SocketAddr {

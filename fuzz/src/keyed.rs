@@ -6,15 +6,15 @@
 //! for any peer are checked.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
+use rove_engine::memory::MemoryEngine;
 use rove_proto::crypto::{
     EpochKeys, Floor, HeaderCipher, Hello, Initiator, Nonce, PendingA, Profile, SeededRng,
     StaticSecret, Status, Suite, Token, Welcome,
 };
-use rove_proto::id::{LinkId, PathSerial, SessionIndex, SocketId};
-use rove_proto::node::{Command, Event, Link, Meta, Node, PeerConfig, SideConfig};
-use rove_proto::outbox::Outbox;
+use rove_proto::id::{LinkId, PathSerial, SessionIndex};
+use rove_proto::node::{Command, Link, Meta, PeerConfig, SideConfig};
 use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{Lease, Prefix};
@@ -22,11 +22,11 @@ use rove_proto::wire::data::{
     HEADER_LEN, MAX_DATAGRAM, OVERHEAD, TAG_LEN, expand_number, session_index,
 };
 use rove_proto::wire::frame::{
-    ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Response, emit_padding,
+    ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Framing, Response, emit_padding,
 };
-use rove_proto::wire::inner::{Headers, Pieces};
+use rove_proto::wire::inner::Headers;
 
-use crate::between::{End, HOLD_MEMORY, TIMEOUTS_MAX, gateway_address, node};
+use crate::between::{End, HOLD_MEMORY, LISTENING, engine, gateway_address, take};
 use crate::internet::Fields;
 
 /// Operations of one run.
@@ -80,8 +80,7 @@ struct Epoch {
 
 struct Keyed<'a> {
     victim: End,
-    now: Instant,
-    node: Node,
+    engine: MemoryEngine,
     client: StaticSecret,
     gateway: StaticSecret,
     rng: SeededRng,
@@ -93,8 +92,6 @@ struct Keyed<'a> {
     challenges: Vec<u64>,
     /// The source address of this end.
     from: SocketAddr,
-    /// The real client's sockets.
-    sockets: BTreeMap<SocketId, IpAddr>,
     last: Vec<u8>,
     passed: Duration,
     /// Packets that came out of the tunnel.
@@ -118,8 +115,7 @@ impl<'a> Keyed<'a> {
         };
         Self {
             victim,
-            now,
-            node: node(now, own, 5),
+            engine: engine(victim, now, own, 5),
             client,
             gateway,
             rng,
@@ -130,7 +126,6 @@ impl<'a> Keyed<'a> {
             handshakes: 0,
             challenges: Vec::new(),
             from,
-            sockets: BTreeMap::new(),
             last: Vec::new(),
             passed: Duration::from_secs(0),
             delivered: 0,
@@ -222,9 +217,8 @@ impl<'a> Keyed<'a> {
         for place in 0..=count {
             let fields = Fields::described([kind & 6, port, place, kind >> 3, 200, 0]);
             let packet = self.towards_peer(fields.packet());
-            let mut out = Outbox::new();
-            self.node.handle_tun(self.now, Pieces::whole(&packet), &mut out);
-            self.take(out);
+            self.engine.device.push(packet);
+            self.turn();
         }
     }
 
@@ -244,13 +238,13 @@ impl<'a> Keyed<'a> {
         if self.victim == End::Client {
             turned(&mut packet);
         }
-        let (packet, sequence) = (packet.as_slice(), u32::from(sequence));
-        let frame = match (numbered, bucket & 1) {
-            (false, _) => Frame::Packet(packet),
-            (true, 0) => Frame::Sequenced { bucket, sequence, packet },
-            (true, _) => Frame::Ordered { bucket, sequence, packet },
+        let sequence = u32::from(sequence);
+        let framing = match (numbered, bucket & 1) {
+            (false, _) => Framing::Plain,
+            (true, 0) => Framing::Once { bucket, sequence },
+            (true, _) => Framing::InOrder { bucket, sequence },
         };
-        self.send(path, &[frame]);
+        self.send(path, &[Frame::Packet { framing, packet: &packet }]);
     }
 
     fn answer_challenges(&mut self) {
@@ -417,12 +411,13 @@ impl<'a> Keyed<'a> {
         self.deliver(datagram);
     }
 
-    fn deliver(&mut self, mut datagram: Vec<u8>) {
+    fn deliver(&mut self, datagram: Vec<u8>) {
         self.last.clone_from(&datagram);
         let (socket, local) = match self.victim {
-            End::Gateway => (SocketId(0), None),
+            End::Gateway => (LISTENING, None),
             End::Client => {
-                let Some((socket, local)) = self.sockets.last_key_value() else { return };
+                let open = self.engine.sockets.bound();
+                let Some((socket, local)) = open.last_key_value() else { return };
                 (*socket, Some(*local))
             }
         };
@@ -430,61 +425,40 @@ impl<'a> Keyed<'a> {
         if let Some(balance) = &mut self.balance {
             balance.entry(self.from).or_default().0 += datagram.len();
         }
-        let mut out = Outbox::new();
-        self.node.handle_datagram(self.now, meta, &mut datagram, &mut out);
-        self.take(out);
+        self.engine.sockets.push(meta, datagram);
+        self.turn();
     }
 
     fn command(&mut self, command: Command) {
-        let mut out = Outbox::new();
-        self.node.handle_command(self.now, command, &mut out);
-        self.take(out);
+        self.engine.command(command);
+        self.turn();
     }
 
     /// Time passes; what falls due on the way is done at its time.
     fn advance(&mut self, time: Duration) {
-        let end = self.now + time;
-        while self.now < end {
-            let next = self.node.poll_timeout().map(|(at, _)| at);
-            self.now = next.map_or(end, |next| next.clamp(self.now, end));
-            for round in 0.. {
-                assert!(round < TIMEOUTS_MAX, "it never rests");
-                let due = self.node.poll_timeout().is_some_and(|(at, _)| at <= self.now);
-                if !due {
-                    break;
-                }
-                let mut out = Outbox::new();
-                self.node.handle_timeout(self.now, &mut out);
-                self.take(out);
-            }
+        let end = self.engine.clock.now + time;
+        while self.engine.clock.now < end {
+            let next = self.engine.due().map_or(end, |(at, _)| at);
+            self.engine.clock.now = next.clamp(self.engine.clock.now, end);
+            self.turn();
         }
     }
 
-    /// Takes the output of the real end after a call, and checks the properties.
-    fn take(&mut self, mut out: Outbox) {
-        while let Some(event) = self.node.poll_event() {
-            if let Event::OpenSocket { socket, local, .. } = event {
-                self.sockets.insert(socket, local);
-            } else if let Event::CloseSocket { socket } = event {
-                self.sockets.remove(&socket);
-            }
+    /// A turn of the real end; then checks the properties.
+    fn turn(&mut self) {
+        self.engine.turn();
+        assert_eq!(self.engine.overdue(), None, "a timer is still due");
+        let held = self.engine.node().held_bytes();
+        assert!(held <= HOLD_MEMORY, "{held} bytes held");
+        let (_, sent, written) = take(&mut self.engine);
+        for packet in written {
+            self.came_out(&packet);
         }
-        out.seal();
-        assert!(self.node.held_bytes() <= HOLD_MEMORY, "{} bytes held", self.node.held_bytes());
-        for packet in out.inner() {
-            self.came_out(packet);
-        }
-        let sent: Vec<(SocketAddr, Vec<u8>)> = out
-            .runs()
-            .flat_map(|(run, bytes)| {
-                let to = run.route.remote;
-                bytes.chunks(run.segment).map(move |datagram| (to, datagram.to_vec()))
-            })
-            .collect();
         assert!(sent.len() <= DATAGRAMS_MAX, "{} datagrams at once", sent.len());
-        for (to, datagram) in sent {
-            self.is_balanced(to, datagram.len());
-            self.hear(&datagram);
+        for sent in sent {
+            assert!(sent.bound.is_some(), "a socket is open while datagrams use it");
+            self.is_balanced(sent.route.remote, sent.datagram.len());
+            self.hear(&sent.datagram);
         }
     }
 

@@ -97,7 +97,22 @@ pub trait Ground {
         call: Call,
         beside: &[Connections],
         script: &[Cue],
-    ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble>;
+    ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
+        let (run, transfers, _) = self.call_and_pour(call, beside, None, script)?;
+        Ok((run, transfers))
+    }
+
+    /// The same with one flow of datagrams beside, if there is one. It begins with the call.
+    ///
+    /// # Errors
+    /// As above.
+    fn call_and_pour(
+        &mut self,
+        call: Call,
+        beside: &[Connections],
+        poured: Option<Datagrams>,
+        script: &[Cue],
+    ) -> Result<Beside, Trouble>;
 
     /// Carries one flow of datagrams through the tunnel, as long as it is asked for.
     ///
@@ -175,6 +190,9 @@ pub trait Ground {
     /// See [`Trouble`].
     fn act(&mut self, act: Act) -> Result<Moment, Trouble>;
 }
+
+/// A talk, the connections beside it by their kinds, and the flow of datagrams if there was one.
+pub type Beside = (CallRun, Vec<Vec<Transfer>>, Option<DatagramsRun>);
 
 /// What passed the client's cards, both ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand};
 use rove_lab::demo::{self, Screen};
 use rove_lab::netns;
 use rove_lab::programs::Program;
+use rove_lab::scenario::ablation;
 use rove_lab::scenario::binary::{Binary, Profile};
 use rove_lab::scenario::matrix::{self, Conditions, Row};
 use rove_lab::scenario::run::{Request, Where};
@@ -14,7 +15,7 @@ use rove_lab::world::{self, Hunt};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A scenario failed, or the demonstration did.
 const FAILED: u8 = 1;
@@ -68,6 +69,13 @@ enum Command {
     /// Exit status: 0 they are written (with --check: nothing differs), 1 something differs, 3 it
     /// could not be measured.
     Matrix(Matrix),
+    /// Measure what each heuristic of the tunnel is worth over random links
+    ///
+    /// Takes an hour on two cores. Needs a lab that is built with the cargo feature `ablation`.
+    /// Writes ablation.md.
+    ///
+    /// Exit status: 0 it is written, 3 it could not be measured.
+    Ablation(Ablation),
     /// Say whether there can be namespaces and network devices here; exit status 3 if not
     Probe,
     /// A program that runs in a host of the lab
@@ -130,6 +138,34 @@ struct World {
 }
 
 #[derive(Args)]
+struct Ablation {
+    /// Draw the links of the seeds 1 to N
+    #[arg(long, default_value_t = 10, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_SEEDS))]
+    seeds: u64,
+    /// How many draws of each seed
+    #[arg(long, default_value_t = 20, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    draws: u64,
+    /// Where the table is, or shall be
+    #[arg(long = "in", value_name = "DIR", default_value = "bench/results")]
+    directory: PathBuf,
+    /// On how many cores; all of them unless it is said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_024))]
+    jobs: Option<u64>,
+    /// Keep the figures of each draw in this file, and skip the draws that it has. Draws of another
+    /// build of this program do not count
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+    /// Count the draws of every build: only where these builds are known to measure the same
+    #[arg(long, requires = "keep")]
+    any_build: bool,
+    /// Begin no further draw after so many minutes, and write the table of those that there are
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=100_000))]
+    minutes: Option<u64>,
+}
+
+#[derive(Args)]
 struct Matrix {
     /// Where both are, or shall be
     #[arg(long = "in", value_name = "DIR", default_value = "bench/results")]
@@ -156,6 +192,7 @@ fn main() -> ExitCode {
         Command::Run(run) => start(run),
         Command::World(world) => finish(simulate(&world), COULD_NOT_RUN),
         Command::Matrix(matrix) => finish(measure(&matrix), COULD_NOT_RUN),
+        Command::Ablation(asked) => finish(ablate(asked), COULD_NOT_RUN),
         Command::Probe => finish(probe(), COULD_NOT_RUN),
         Command::Program(program) => finish(program.run().map(|()| 0), FAILED),
     }
@@ -251,6 +288,18 @@ fn measure(asked: &Matrix) -> anyhow::Result<u8> {
     std::fs::create_dir_all(&asked.directory)?;
     std::fs::write(&text, matrix::text(&rows)).with_context(|| cannot_write(&text))?;
     draw().map(|()| 0)
+}
+
+fn ablate(asked: Ablation) -> anyhow::Result<u8> {
+    let Ablation { seeds, draws, directory, jobs: cores, keep, any_build, minutes } = asked;
+    let until = minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
+    let request = ablation::Request { seeds, draws, jobs: jobs(cores), keep, any_build, until };
+    let tell = |line: &str| drop(writeln!(std::io::stderr(), "  {line}"));
+    let measured = ablation::measure(&request, &tell)?;
+    std::fs::create_dir_all(&directory)?;
+    let path = directory.join(ablation::TEXT);
+    std::fs::write(&path, ablation::text(&measured)).with_context(|| cannot_write(&path))?;
+    Ok(0)
 }
 
 fn cannot_write(path: &Path) -> String {

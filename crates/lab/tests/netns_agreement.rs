@@ -26,6 +26,11 @@ const HOST_MAX_MS: f64 = 10.0;
 /// The packets that leave in that time: a count of packets may be apart by as many.
 const HOST_PACKETS: f64 = 2.0;
 
+/// A machine is too slow for these bounds if the lab's little work takes longer than this there, in
+/// microseconds. It took 31 on a machine where they hold. Where it took 59, moves took 5 ms more
+/// and a restart up to 80: virtual time has no time for process starts and handshakes.
+const WORK_US: f64 = 46.0;
+
 /// Figures that are not compared, and why.
 const APART_FOR_A_REASON: &[(&str, &[&str], &str)] = &[
     (
@@ -74,10 +79,11 @@ fn must_agree((scenario, short): Compared<'_>) {
         println!("{scenario}, {} runs:\n{}", real.len(), apart.join("\n"));
     }
     // The lab gives no verdict on a run in which its emulator was late: these excuse nothing.
-    real.retain(|run| !run["pass"].is_null());
+    let is_slow = |run: &Value| run["machine"]["work_p50_us"].as_f64().unwrap() > WORK_US;
+    real.retain(|run| !run["pass"].is_null() && !is_slow(run));
     if real.len() < TELLINGS {
         // Counted by name among the skips, and no failure: Rove was not to blame.
-        println!("SKIP {scenario} in real time: not judged, the emulator was late");
+        println!("SKIP {scenario} in real time: not judged, the emulator late or the machine slow");
         return;
     }
     let apart = apart(scenario, &simulated, &real);

@@ -35,13 +35,13 @@ use std::time::Instant as Clock;
 
 use pair::{Pair, links, udp};
 use rove_proto::blocks::Blocks;
-use rove_proto::bond::codel::Bound;
-use rove_proto::bond::entry::Entry;
-use rove_proto::bond::lines::{Among, Given, Lines};
-use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::way::{Tally, Way};
-use rove_proto::bond::{Mode, Numbers};
 use rove_proto::id::SocketId;
+use rove_proto::multipath::codel::Bound;
+use rove_proto::multipath::fq_codel::FqCodel;
+use rove_proto::multipath::path_queues::{Among, Given, PathQueues};
+use rove_proto::multipath::scheduler::Scheduler;
+use rove_proto::multipath::snapshot::{PathSnapshot, Tally};
+use rove_proto::multipath::{Mode, Numbers};
 use rove_proto::node::{Command, Event, Meta, Node};
 use rove_proto::outbox::Outbox;
 use rove_proto::path::PathId;
@@ -240,12 +240,12 @@ fn scheduling() -> bool {
 /// They come and leave at the times of full ones.
 fn turns() -> Vec<u32> {
     let mut now = Instant::from_nanos(1_000_000_000);
-    let mut ways: Vec<Way> = (0..8).map(|number| way(now, number)).collect();
+    let mut ways: Vec<PathSnapshot> = (0..8).map(|number| way(now, number)).collect();
     for way in &mut ways {
         way.byte_ns *= PACKET as f64 / SHORT as f64;
     }
     let (mut entry, mut lines, mut numbers) =
-        (Entry::default(), Lines::default(), Numbers::default());
+        (FqCodel::default(), PathQueues::default(), Numbers::default());
     let (mut blocks, mut times, mut left) = (Blocks::default(), Vec::new(), 0);
     lines.settle(&mut ways);
     let packet = [7; SHORT];
@@ -261,7 +261,7 @@ fn turns() -> Vec<u32> {
                 let given = Given {
                     bucket: popped.bucket,
                     among: Among::One,
-                    sequence: numbers.take(popped.bucket),
+                    sequence: numbers.in_order(popped.bucket),
                     is_earlier: false,
                     len: packet.len(),
                     elsewhere: popped.kept,
@@ -307,7 +307,7 @@ fn choosing() {
 /// How long each of many choices takes; the clock itself is in it.
 fn choices(scheduler: Scheduler) -> Vec<u32> {
     let mut now = Instant::from_nanos(1_000_000_000);
-    let mut ways: Vec<Way> = (0..8).map(|number| way(now, number)).collect();
+    let mut ways: Vec<PathSnapshot> = (0..8).map(|number| way(now, number)).collect();
     let mut times = Vec::new();
     for _ in 0..50_000 {
         now = now + Duration::from_nanos(PACKET as u64 * 8_000_000_000 / RATE);
@@ -333,9 +333,9 @@ fn choices(scheduler: Scheduler) -> Vec<u32> {
     times
 }
 
-fn way(now: Instant, number: u32) -> Way {
+fn way(now: Instant, number: u32) -> PathSnapshot {
     let trip = Duration::from_millis(10 + 5 * u64::from(number));
-    Way {
+    PathSnapshot {
         path: PathId(number),
         next_at: now,
         byte_ns: 8e9 / 150e6,

@@ -5,7 +5,7 @@
 //! place whether it is left out. Without the cargo feature `ablation`, an [`Ablation`] takes no
 //! memory and every answer is the constant `false`, so a shipped binary pays nothing.
 //!
-//! Limit: a heuristic that only acts on busy hosts (the late turns of `path::congestion`) is not
+//! Limit: a heuristic that only acts on busy hosts (the late turns of `congestion`) is not
 //! here, because hosts are never late in virtual time, where ablations are measured.
 
 macro_rules! heuristics {
@@ -90,28 +90,54 @@ impl Heuristic {
 }
 
 /// The heuristics that a session goes without.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Ablation {
     /// A bit for each, by its place in [`Heuristic::ALL`].
     #[cfg(feature = "ablation")]
     left_out: u32,
+    /// Is told of each heuristic that is asked for.
+    #[cfg(feature = "ablation")]
+    note: Option<fn(Heuristic)>,
 }
 
-#[cfg(feature = "ablation")]
 const _: () = assert!(Heuristic::ALL.len() <= u32::BITS as usize);
 #[cfg(not(feature = "ablation"))]
 const _: () = assert!(size_of::<Ablation>() == 0, "a shipped binary pays nothing");
+
+impl Ablation {
+    /// Nothing is left out.
+    pub const NONE: Self = Self {
+        #[cfg(feature = "ablation")]
+        left_out: 0,
+        #[cfg(feature = "ablation")]
+        note: None,
+    };
+}
+
+#[cfg(any(test, feature = "ablation"))]
+const fn bit(heuristic: Heuristic) -> u32 {
+    1 << heuristic as u8
+}
 
 #[cfg(feature = "ablation")]
 impl Ablation {
     /// The same without one more heuristic; `None` of a build in which that cannot be had.
     pub const fn without(self, heuristic: Heuristic) -> Option<Self> {
-        Some(Self { left_out: self.left_out | 1 << heuristic as u8 })
+        Some(Self { left_out: self.left_out | bit(heuristic), ..self })
+    }
+
+    /// The same, telling `note` of each heuristic that is asked for. A session that never asks for
+    /// a heuristic does the same without it.
+    pub const fn noting(self, note: fn(Heuristic)) -> Self {
+        Self { note: Some(note), ..self }
     }
 
     /// Whether this heuristic is left out.
-    pub const fn is_off(self, heuristic: Heuristic) -> bool {
-        self.left_out & 1 << heuristic as u8 != 0
+    pub(crate) fn is_off(self, heuristic: Heuristic) -> bool {
+        if let Some(note) = self.note {
+            note(heuristic);
+        }
+        self.left_out & bit(heuristic) != 0
     }
 }
 
@@ -122,8 +148,13 @@ impl Ablation {
         None
     }
 
+    /// The same: a build that leaves out nothing tells nobody.
+    pub const fn noting(self, _: fn(Heuristic)) -> Self {
+        self
+    }
+
     /// Whether this heuristic is left out.
-    pub const fn is_off(self, _: Heuristic) -> bool {
+    pub(crate) const fn is_off(self, _: Heuristic) -> bool {
         false
     }
 }
@@ -150,5 +181,14 @@ mod tests {
             let expected = without.is_off(heuristic).then_some(heuristic);
             assert_eq!(off.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_build_for_it_tells_of_what_is_asked_for() {
+        thread_local!(static ASKED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+        let ablation = Ablation::NONE.noting(|one| ASKED.set(ASKED.get() | bit(one)));
+        assert!(!ablation.is_off(Heuristic::Far));
+        let expected = if cfg!(feature = "ablation") { bit(Heuristic::Far) } else { 0 };
+        assert_eq!(ASKED.get(), expected);
     }
 }

@@ -127,7 +127,7 @@ impl Queue {
     }
 
     /// Blocks that it would borrow for so many bytes more.
-    pub fn blocks_for(&self, more: usize) -> usize {
+    pub(crate) fn blocks_for(&self, more: usize) -> usize {
         (self.start + self.len + more).div_ceil(BLOCK) - self.blocks.len()
     }
 
@@ -148,7 +148,7 @@ impl Queue {
     }
 
     /// Forgets the first `count` bytes, or all there are.
-    pub fn forget_first(&mut self, blocks: &mut Blocks, count: usize) {
+    pub(crate) fn forget_first(&mut self, blocks: &mut Blocks, count: usize) {
         let count = count.min(self.len);
         self.start += count;
         self.len -= count;
@@ -175,7 +175,7 @@ impl Queue {
 
     /// The bytes from `from` on, `count` of them and [`BLOCK`] at most, in the two parts in which
     /// they may lie; fewer where there are fewer.
-    pub fn slices(&self, from: usize, count: usize) -> (&[u8], &[u8]) {
+    pub(crate) fn slices(&self, from: usize, count: usize) -> (&[u8], &[u8]) {
         let from = from.min(self.len);
         let count = count.min(self.len - from).min(BLOCK);
         let (number, at) = ((self.start + from) / BLOCK, (self.start + from) % BLOCK);
@@ -194,7 +194,7 @@ impl Queue {
     }
 
     /// Appends the bytes from `from` on to `out`, `count` of them or as many as there are.
-    pub fn append_to(&self, mut from: usize, count: usize, out: &mut Vec<u8>) {
+    pub(crate) fn append_to(&self, mut from: usize, count: usize, out: &mut Vec<u8>) {
         let end = from.saturating_add(count).min(self.len);
         while from < end {
             let (front, back) = self.slices(from, end - from);

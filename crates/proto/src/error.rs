@@ -131,7 +131,7 @@ pub enum CloseCode {
 
 impl CloseCode {
     /// The byte on the wire.
-    pub const fn to_byte(self) -> u8 {
+    pub(crate) const fn to_byte(self) -> u8 {
         match self {
             Self::Requested => 0,
             Self::Revoked => 1,
@@ -142,7 +142,7 @@ impl CloseCode {
     }
 
     /// The code that a byte on the wire means.
-    pub const fn from_byte(byte: u8) -> Self {
+    pub(crate) const fn from_byte(byte: u8) -> Self {
         match byte {
             0 => Self::Requested,
             1 => Self::Revoked,

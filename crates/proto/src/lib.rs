@@ -7,8 +7,8 @@
 //! run years of trouble in minutes.
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
-//! `node > peer > role, zone, policy, flow > pack, bond > reliable > path > outbox > crypto >
-//! wire > blocks > id, time, error, ablation`.
+//! `node > peer > bonding > tunnel > role > flow > session > pack, multipath, policy > path >
+//! congestion > recovery > outbox > crypto > wire > blocks > id, time, error, ablation`.
 
 #![forbid(unsafe_code)]
 
@@ -18,18 +18,22 @@ extern crate self as rove_proto;
 
 pub mod ablation;
 pub mod blocks;
-pub mod bond;
+mod bonding;
+pub mod congestion;
 pub mod crypto;
 pub mod error;
 pub mod flow;
 pub mod id;
+pub mod multipath;
 pub mod node;
 pub mod outbox;
 pub mod pack;
 pub mod path;
 pub mod peer;
 pub mod policy;
-pub mod reliable;
+pub mod recovery;
 pub mod role;
+pub mod session;
 pub mod time;
+pub mod tunnel;
 pub mod wire;

@@ -18,9 +18,9 @@ use crate::wire::data::{HEADER_LEN, MAX_DATAGRAM, TAG_LEN};
 
 /// Datagrams in one run: what the kernel takes in one call (`UDP_MAX_SEGMENTS` is 128 in new
 /// kernels, 64 in older ones).
-pub const RUN_DATAGRAMS_MAX: usize = 64;
+pub(crate) const RUN_DATAGRAMS_MAX: usize = 64;
 /// Bytes of one run: what one UDP send with segmentation offload takes.
-pub const RUN_BYTES_MAX: usize = 65_000;
+pub(crate) const RUN_BYTES_MAX: usize = 65_000;
 /// Bytes of datagrams held before the shell must send; the next one is refused.
 pub const DATAGRAM_BYTES_MAX: usize = 1 << 20;
 /// When it was full, what there was no room for is tried again after this.
@@ -149,7 +149,7 @@ impl Outbox {
     }
 
     /// Adds an inner packet for the TUN. Returns whether there was room.
-    pub fn push_inner(&mut self, packet: &[u8]) -> bool {
+    pub(crate) fn push_inner(&mut self, packet: &[u8]) -> bool {
         if self.inner.len() + packet.len() > INNER_BYTES_MAX {
             return false;
         }
@@ -180,7 +180,7 @@ impl Outbox {
         true
     }
 
-    /// Starts a sealed datagram; its frames are appended to [`Draft::frames`]. `None` when there
+    /// Starts a sealed datagram; its frames are appended to `Draft::frames`. `None` when there
     /// is no room for one of the largest size.
     pub fn begin(&mut self) -> Option<Draft<'_>> {
         let start = self.bytes.len();
@@ -231,7 +231,7 @@ impl Run {
     }
 }
 
-/// A datagram under construction. Dropped without [`Draft::finish`], it leaves nothing behind.
+/// A datagram under construction. Dropped without `Draft::finish`, it leaves nothing behind.
 #[derive(Debug)]
 pub struct Draft<'a> {
     outbox: &'a mut Outbox,
@@ -240,27 +240,33 @@ pub struct Draft<'a> {
 
 impl Draft<'_> {
     /// Where frames are appended.
-    pub const fn frames(&mut self) -> &mut Vec<u8> {
+    pub(crate) const fn frames(&mut self) -> &mut Vec<u8> {
         &mut self.outbox.bytes
     }
 
     /// The frames so far.
-    pub fn written(&mut self) -> &mut [u8] {
+    pub(crate) fn written(&mut self) -> &mut [u8] {
         &mut self.outbox.bytes[self.start + HEADER_LEN..]
     }
 
     /// Bytes that the datagram has so far, header and tag included.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.outbox.bytes.len() - self.start + TAG_LEN
     }
 
     /// Whether no frame was appended yet.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.outbox.bytes.len() == self.start + HEADER_LEN
     }
 
     /// Ends the datagram and gives it its number.
-    pub fn finish(self, route: Route, seal: &RunSeal, profile: Profile, number: PacketNumber) {
+    pub(crate) fn finish(
+        self,
+        route: Route,
+        seal: &RunSeal,
+        profile: Profile,
+        number: PacketNumber,
+    ) {
         let start = self.start;
         let end = self.outbox.bytes.len() + TAG_LEN;
         debug_assert!(end - start <= MAX_DATAGRAM && !self.is_empty());

@@ -1,7 +1,10 @@
 //! Which profile a packet uses. Policy picks, mechanism obeys.
 //!
-//! Today one profile serves all flows: the strongest suite that is fast on both ends. The choice
-//! per class of flow will be made here.
+//! Today one profile seals all packets of an epoch: the strongest suite that is fast on both ends.
+//! This module is below `flow` and does not know classes. A choice by class belongs into
+//! `flow::treatment` and goes with the packet to where it is sealed: through the queues
+//! (`path_queues::Given`), `tunnel::datagram::Load`, and the copies for repair
+//! (`recovery::flight::KeptFrame`). It must respect `SealKey::floor`.
 
 use crate::crypto::{HeaderCipher, Profile, SealKey, Suite};
 

@@ -26,7 +26,7 @@ impl Instant {
     }
 
     /// Microseconds since the start of the clock, as many as 32 bits hold.
-    pub const fn wrapping_micros(self) -> u32 {
+    pub(crate) const fn wrapping_micros(self) -> u32 {
         (self.0 / 1_000) as u32
     }
 

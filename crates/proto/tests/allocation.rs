@@ -5,10 +5,10 @@ mod pair;
 use allocation_counter::measure;
 use pair::{Pair, packet};
 use rove_proto::blocks::Blocks;
-use rove_proto::bond::codel::Bound;
-use rove_proto::bond::entry::Entry;
-use rove_proto::bond::reorder::Reorder;
 use rove_proto::id::SocketId;
+use rove_proto::multipath::codel::Bound;
+use rove_proto::multipath::fq_codel::FqCodel;
+use rove_proto::multipath::reorder::Reorder;
 use rove_proto::node::Meta;
 use rove_proto::outbox::Outbox;
 use rove_proto::time::{Duration, Instant};
@@ -58,7 +58,7 @@ fn sending_and_receiving_allocate_nothing_per_packet() {
 fn waiting_for_a_turn_and_for_order_allocates_nothing_per_packet() {
     const AHEAD: u32 = 64;
     let (mut entry, mut reorder, mut blocks) =
-        (Entry::default(), Reorder::default(), Blocks::default());
+        (FqCodel::default(), Reorder::default(), Blocks::default());
     let (sent, mut out) = (packet(1_400, false), Vec::with_capacity(2_000));
     let mut now = Instant::ZERO;
     let hold = Duration::from_millis(10);

@@ -2,13 +2,14 @@
 //! sections 3 and 4. (Headers, sealing and the handshake have vectors of their own, made by a
 //! second implementation.)
 
-use rove_proto::bond::Recovery;
-use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::id::{PathSerial, SessionIndex};
+use rove_proto::multipath::Recovery;
+use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::wire::control::{Control, End, Lease, Prefix};
 use rove_proto::wire::frame::{
-    Challenge, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Response,
+    Challenge, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Framing, Response,
+    emit_again, packet_of,
 };
 
 /// The shortest IPv4 packet: a header that says so.
@@ -23,26 +24,54 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 #[test]
 fn frames_of_packets() {
-    let sequenced = Frame::Sequenced { bucket: 15, sequence: 0x0a0b_0c0d, packet: &PACKET };
-    let ordered = Frame::Ordered { bucket: 255, sequence: 0x0a0b_0c0d, packet: &PACKET };
-    let first = Frame::First { bucket: 254, epoch: 0x0a0b, end: 0x0c0d, packet: &PACKET };
+    let numbered = |framing| Frame::Packet { framing, packet: &PACKET };
+    let once = Framing::Once { bucket: 254, sequence: 0x0a0b_0c0d };
+    let in_order = Framing::InOrder { bucket: 255, sequence: 0xffff_ffff };
+    let first = Framing::First { bucket: 253, epoch: 0x0a0b, end: 0x0c0d };
     let fragment = Frame::Fragment { packet_id: 9, index: 0x81, piece: &[1, 2, 3] };
-    let frame = bytes(&format!("01 {PACKET_HEX}"));
-    let again = Frame::Retransmission { serial: PathSerial(7), number: 0xffff_fffe, frame: &frame };
-    let frame = bytes(&format!("02 03 00000005 {PACKET_HEX}"));
-    let again_sequenced = Frame::Retransmission { serial: PathSerial(7), number: 1, frame: &frame };
-    let frame = bytes(&format!("05 80 ffffffff {PACKET_HEX}"));
-    let again_ordered = Frame::Retransmission { serial: PathSerial(8), number: 2, frame: &frame };
+    let (serial, number) = (PathSerial(7), 0xffff_fffe);
+    let again = Frame::Retransmission { serial, number, packet: &PACKET };
     compare(&[
-        (Frame::Packet(&PACKET), format!("01 {PACKET_HEX}")),
-        (sequenced, format!("02 0f 0a0b0c0d {PACKET_HEX}")),
-        (ordered, format!("05 ff 0a0b0c0d {PACKET_HEX}")),
-        (first, format!("06 fe 0a0b 0c0d {PACKET_HEX}")),
-        (fragment, "03 00000009 81 010203".to_owned()),
-        (again, format!("04 00000007 fffffffe 01 {PACKET_HEX}")),
-        (again_sequenced, format!("04 00000007 00000001 02 03 00000005 {PACKET_HEX}")),
-        (again_ordered, format!("04 00000008 00000002 05 80 ffffffff {PACKET_HEX}")),
+        (numbered(Framing::Plain), format!("08 {PACKET_HEX}")),
+        (numbered(once), format!("09 fe 0a0b0c0d {PACKET_HEX}")),
+        (numbered(in_order), format!("0b ff ffffffff {PACKET_HEX}")),
+        (numbered(first), format!("0f fd 0a0b 0c0d {PACKET_HEX}")),
+        (fragment, "01 00000009 81 010203".to_owned()),
+        (again, format!("02 00000007 fffffffe {PACKET_HEX}")),
+        (
+            Frame::Advanced { bucket: 0x7f, from: 0xffff_fffe, to: 3 },
+            "18 0009  7f fffffffe 00000003".to_owned(),
+        ),
     ]);
+}
+
+#[test]
+fn flags_that_mean_nothing_together_are_refused() {
+    for kind in [0x0a, 0x0c, 0x0d, 0x0e] {
+        let frame = bytes(&format!("{kind:02x} fe 0a0b0c0d {PACKET_HEX}"));
+        assert_eq!(Frames::new(&frame).next(), Some(Err(DropReason::BadFrame)), "{kind:#x}");
+        assert_eq!((Framing::of(&frame), packet_of(&frame)), (None, None));
+    }
+}
+
+/// A packet with a number leaves again as it was. One without is named by its datagram.
+#[test]
+fn packets_that_leave_again() {
+    let again = |frame: &str| {
+        let (mut out, frame) = (Vec::new(), bytes(frame));
+        emit_again(&mut out, PathSerial(7), 0xffff_fffe, &frame);
+        assert_eq!(packet_of(&frame), packet_of(&out));
+        assert_eq!(packet_of(&out), Some(&PACKET[..]));
+        out
+    };
+    let plain = format!("08 {PACKET_HEX}");
+    let repeated = format!("02 00000007 fffffffe {PACKET_HEX}");
+    assert_eq!(again(&plain), bytes(&repeated));
+    for kind in ["09", "0b", "0f"] {
+        let numbered = format!("{kind} fe 0a0b0c0d {PACKET_HEX}");
+        assert_eq!(again(&numbered), bytes(&numbered));
+    }
+    assert_eq!(again(&repeated), bytes(&repeated));
 }
 
 #[test]
@@ -134,8 +163,6 @@ fn frames_of_the_session() {
         (Frame::Close(CloseCode::Revoked), "13 0001 01".to_owned()),
         (Frame::Close(CloseCode::Restarting), "13 0001 02".to_owned()),
         (Frame::Close(CloseCode::Protocol), "13 0001 03".to_owned()),
-        (Frame::Ended { bucket: 0x80, end: 0xffff_fffe }, "18 0005  80 fffffffe".to_owned()),
-        (Frame::Void { bucket: 0x7f, sequence: 0xffff_ffff }, "19 0005  7f ffffffff".to_owned()),
         (Frame::Control { number: 3, body: &[2, 0] }, "14 0006  00000003 02 00".to_owned()),
         (
             Frame::ControlAck(ControlAck { next: 4, beyond: 0x8000_0001 }),
@@ -154,11 +181,13 @@ fn compare(vectors: &[(Frame<'_>, String)]) {
 }
 
 #[test]
-fn only_a_packet_frame_is_sent_again() {
-    for within in ["13 0001 00", "03 00000009 81 010203", "04 00000007 00000001", "00", ""] {
-        let hostile = bytes(&format!("04 00000007 00000001 {within}"));
+fn only_an_inner_packet_is_sent_again() {
+    let frame = format!("08 {PACKET_HEX}");
+    for within in ["13 0001 00", "01 00000009 81 010203", "02 00000007 00000001", &frame, "00", ""]
+    {
+        let hostile = bytes(&format!("02 00000007 00000001 {within}"));
         let first = Frames::new(&hostile).next();
-        assert!(matches!(first, Some(Err(DropReason::BadFrame))), "{within}: {first:?}");
+        assert_eq!(first, Some(Err(DropReason::BadFrame)), "{within}");
     }
 }
 

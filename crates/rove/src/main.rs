@@ -1,9 +1,27 @@
-//! `rove`: the one binary. Its code is in the library beside it.
+//! `rove`: the command line over the libraries of client and gateway.
+//!
+//! It turns arguments into an exit code: 0 for success, 1 for a failure with one line that names
+//! cause and cure, 2 for wrong usage. `cli` parses the arguments, `command` runs them and prints.
 
 #![forbid(unsafe_code)]
 
+mod cli;
+mod command;
+
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    rove::main()
+    rove_host::quiet::install();
+    rove_os::privileges::forbid_dumps();
+    let cli = cli::parse();
+    match command::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let line = format!("{error:#}").replace(['\n', '\r'], " ");
+            // If standard error is closed, there is nowhere to report this.
+            let _ = writeln!(std::io::stderr(), "rove: {line}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -201,7 +201,8 @@ fn the_first_link_and_the_first_address_may_be_dead() {
         sh("ip -n router rule del priority 9; ip -n router -6 rule del priority 9");
         wait_until("it carries as soon as it can", || {
             fetch();
-            carrying(&lab) == ["second", "to-router"]
+            // Whether by one address of the gateway or by both.
+            BTreeSet::from_iter(carrying(&lab)).len() == 2
         });
         lab.rove("client", "down").ok();
     });

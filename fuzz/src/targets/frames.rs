@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rove_proto::error::CloseCode;
 use rove_proto::id::PathSerial;
 use rove_proto::wire::frame::{
-    Challenge, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Response, emit_padding,
+    Challenge, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Framing, Response,
+    emit_padding,
 };
 
 use super::inner_packet::udp_v4;
@@ -63,7 +64,7 @@ fn seeds() -> Vec<Vec<u8>> {
     runs[0] = (3, 1);
     runs[1] = (90, 0);
     let serial = PathSerial(2);
-    let again = [&[1], &packet[..]].concat();
+    let numbered = |framing| Frame::Packet { framing, packet: &packet };
     let feedback = Feedback {
         serial,
         largest: 96,
@@ -75,8 +76,8 @@ fn seeds() -> Vec<Vec<u8>> {
     };
     let observed = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 7), 4433));
     let frames = [
-        Frame::Packet(&packet),
-        Frame::Sequenced { bucket: 3, sequence: 77, packet: &packet },
+        numbered(Framing::Plain),
+        numbered(Framing::Once { bucket: 3, sequence: 77 }),
         Frame::Fragment { packet_id: 9, index: 1, piece: &packet[..20] },
         Frame::Feedback(feedback),
         Frame::Challenge(Challenge {
@@ -90,12 +91,12 @@ fn seeds() -> Vec<Vec<u8>> {
         Frame::Close(CloseCode::Requested),
         Frame::Control { number: 4, body: &[3, 0, 0, 0, 8, 1, 0, 0, 0, 9] },
         Frame::ControlAck(ControlAck { next: 5, beyond: 2 }),
-        Frame::Retransmission { serial, number: 95, frame: &again },
+        Frame::Retransmission { serial, number: 95, packet: &packet },
         Frame::LastFeedback(feedback),
-        Frame::Ordered { bucket: 200, sequence: 78, packet: &packet },
-        Frame::First { bucket: 200, epoch: 0x1234, end: 79, packet: &packet },
-        Frame::Ended { bucket: 200, end: 80 },
-        Frame::Void { bucket: 200, sequence: 81 },
+        numbered(Framing::InOrder { bucket: 200, sequence: 78 }),
+        numbered(Framing::First { bucket: 200, epoch: 0x1234, end: 79 }),
+        Frame::Advanced { bucket: 200, from: 0, to: 80 },
+        Frame::Advanced { bucket: 200, from: 81, to: 82 },
     ];
     let bytes = |frames: &[Frame<'_>]| {
         let mut out = Vec::new();

@@ -3,7 +3,12 @@
 //! The input is `what 1 | bytes`: the text of an invite; its body, which is then given the right
 //! checksum; or a record, which is then signed.
 
-use rove::fuzz::{invite, invite_of, record, true_invite, true_record};
+use std::sync::LazyLock;
+
+use rove_host::invite::{GatewayRecord, Invite, SignedRecord, Token};
+use rove_host::keys::OperatorKey;
+use rove_host::testing::{invite_of, record_of};
+use rove_proto::id::PeerKey;
 
 use crate::Target;
 
@@ -14,6 +19,10 @@ pub const TARGET: Target = Target { name: "invite", run, seeds, mutations: 10_00
 const LINE_MAX: usize = 400;
 /// Characters of an invite that no error may repeat: less than its token.
 const SECRET_MIN: usize = 16;
+
+/// The operator who signs the records that [`record`] reads.
+static OPERATOR: LazyLock<OperatorKey> =
+    LazyLock::new(|| OperatorKey::generate().expect("a key can be made"));
 
 fn run(data: &[u8]) {
     let Some((what, bytes)) = data.split_first() else { return };
@@ -59,4 +68,42 @@ fn seeds() -> Vec<Vec<u8>> {
         seed(2, &true_record()),
         seed(2, &[1; 60]),
     ]
+}
+
+/// An invite as somebody pastes it, read and written again.
+fn invite(text: &str) -> Result<String, String> {
+    let invite = text.parse::<Invite>().map_err(|error| error.to_string())?;
+    Ok(invite.to_text())
+}
+
+/// A true invite for two gateways.
+fn true_invite() -> String {
+    let gateways = vec![a_record(1).sign(&OPERATOR), a_record(2).sign(&OPERATOR)];
+    Invite { operator: OPERATOR.public(), gateways, token: Token([9; 16]) }.to_text()
+}
+
+/// An operator's record of a gateway, without the signature.
+fn true_record() -> Vec<u8> {
+    let signed = a_record(7).sign(&OPERATOR);
+    let bytes = signed.as_bytes();
+    bytes[..bytes.len() - 64].to_vec()
+}
+
+fn a_record(serial: u64) -> GatewayRecord {
+    let endpoints = ["vpn.example.org:4500", "[2001:db8::1]:443"];
+    GatewayRecord {
+        serial,
+        key: PeerKey([7; 32]),
+        endpoints: endpoints.iter().filter_map(|text| text.parse().ok()).collect(),
+        networks: "10.77.0.0/24,fd77::/64".parse().expect("networks"),
+    }
+}
+
+/// Reads a record that an operator signed, whatever its contents, and signs it again.
+fn record(body: &[u8]) -> Option<Vec<u8>> {
+    let bytes = record_of(body, &OPERATOR);
+    let record = SignedRecord::verify(&bytes, OPERATOR.public())?;
+    let again = record.record().clone().sign(&OPERATOR);
+    assert_eq!(again.record(), record.record(), "signed again it says the same");
+    Some(again.as_bytes()[..again.as_bytes().len() - 64].to_vec())
 }

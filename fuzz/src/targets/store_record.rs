@@ -1,7 +1,7 @@
 //! Records of a gateway's store and backups: a record that is read, written and read again stays
 //! the same.
 
-use rove::fuzz::store_record;
+use rove_gateway::testing::store_record;
 
 use crate::Target;
 

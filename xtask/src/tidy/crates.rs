@@ -6,15 +6,34 @@ use super::{Finding, Tree};
 /// The import table between crates: each crate and those it may depend on, for tests too.
 const TABLE: &[(&str, &[&str])] = &[
     ("rove-proto", &[]),
+    ("rove-engine", &["rove-proto"]),
     ("rove-os", &[]),
     ("rove-api", &[]),
-    ("rove-lab", &["rove-proto"]),
-    ("rove", &["rove-proto", "rove-os", "rove-api"]),
-    ("rove-fuzz", &["rove-proto", "rove-lab", "rove-os", "rove-api", "rove"]),
+    ("rove-host", &["rove-proto", "rove-engine", "rove-os", "rove-api"]),
+    ("rove-client", &["rove-proto", "rove-os", "rove-api", "rove-host"]),
+    ("rove-gateway", &["rove-proto", "rove-os", "rove-api", "rove-host"]),
+    ("rove-lab", &["rove-proto", "rove-engine"]),
+    ("rove", &["rove-proto", "rove-os", "rove-api", "rove-host", "rove-client", "rove-gateway"]),
+    (
+        "rove-fuzz",
+        &[
+            "rove-proto",
+            "rove-engine",
+            "rove-lab",
+            "rove-os",
+            "rove-api",
+            "rove-host",
+            "rove-client",
+            "rove-gateway",
+        ],
+    ),
     ("xtask", &[]),
 ];
 
-/// Crates by which a clock, a socket, randomness or a log would get into the pure core.
+/// The pure crates: time, bytes and randomness come in from outside.
+const PURE: &[&str] = &["rove-proto", "rove-engine"];
+
+/// Crates that would bring a clock, a socket, randomness or a log into a pure crate.
 const IMPURE: &[&str] = &[
     "async-std",
     "crossbeam-channel",
@@ -56,7 +75,7 @@ pub(crate) fn import_table(tree: &Tree, findings: &mut Vec<Finding>) {
         for dependency in &manifest.dependencies {
             let name = dependency.name;
             let ours = TABLE.iter().any(|(crate_name, _)| *crate_name == name);
-            let impure = package == "rove-proto" && !dependency.tests && IMPURE.contains(&name);
+            let impure = PURE.contains(&package) && !dependency.tests && IMPURE.contains(&name);
             if (ours && !allowed.contains(&name)) || impure {
                 findings.push(Finding {
                     path: path.to_owned(),

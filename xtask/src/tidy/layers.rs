@@ -1,5 +1,5 @@
 //! Imports inside `rove-proto` go down only and siblings never meet; `rove-lab` knows the protocol
-//! in its simulated world only. Test code is free: it may look at anything it tests.
+//! and the engine in its simulated world only. Test code is free: it may look at anything it tests.
 
 use super::{Finding, Tree};
 
@@ -7,10 +7,15 @@ use super::{Finding, Tree};
 const LEVELS: &[&[&str]] = &[
     &["node"],
     &["peer"],
-    &["role", "zone", "policy", "flow"],
-    &["pack", "bond"],
-    &["reliable"],
+    &["bonding"],
+    &["tunnel"],
+    &["role"],
+    &["flow"],
+    &["session"],
+    &["pack", "multipath", "policy"],
     &["path"],
+    &["congestion"],
+    &["recovery"],
     &["outbox"],
     &["crypto"],
     &["wire"],
@@ -71,11 +76,12 @@ fn unknown_modules(path: &str, source: &super::Source<'_>, findings: &mut Vec<Fi
 pub(crate) fn lab_knows_the_protocol_in_its_world_only(tree: &Tree, findings: &mut Vec<Finding>) {
     for (path, source) in tree.sources(LAB).filter(|(path, _)| !path.starts_with(WORLD)) {
         for named in source.paths(&module_of(&path[LAB.len()..])) {
-            if named.segments.first().is_some_and(|first| first == "rove_proto") && !named.in_test {
+            let Some(first) = named.segments.first() else { continue };
+            if matches!(first.as_str(), "rove_proto" | "rove_engine") && !named.in_test {
                 findings.push(Finding {
                     path: path.to_owned(),
                     line: named.line,
-                    what: "the lab names `rove_proto`".to_owned(),
+                    what: format!("the lab names `{first}`"),
                     why: "outside its world the lab is the outside: it sees datagrams, no protocol",
                     cure: "move the code to world/, or do without",
                 });

@@ -6,6 +6,7 @@
 
 mod bans;
 mod crates;
+mod cycles;
 mod layers;
 mod lex;
 mod links;
@@ -61,6 +62,7 @@ const RULES: &[Rule] = &[
     bans::the_core_is_told,
     bans::unsafe_code,
     bans::stubs,
+    cycles::check,
     sizes::check,
     text::module_docs,
     text::spaces,
@@ -75,6 +77,9 @@ const RULES: &[Rule] = &[
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let tree = Tree::load(root)?;
     let findings = check(&tree);
+    for hint in sizes::hints(&tree) {
+        report::line(format_args!("hint: {hint}"));
+    }
     for finding in &findings {
         report::line(finding);
     }

@@ -1,32 +1,38 @@
-//! Sizes: lines of a file, lines of a function, columns of a line.
+//! Sizes: lines of a function and columns of a line are rules, lines of a file are a hint.
 
 use super::{Finding, Tree};
 use crate::tidy::source::is_test_file;
 
-/// Lines of a Rust file.
+/// Lines of a Rust file beyond which a hint is given.
 const FILE_LINES: usize = 600;
 /// Lines of a function that hold code.
 const FUNCTION_LINES: usize = 70;
 /// Characters of a line.
 const COLUMNS: usize = 100;
 
-/// All three sizes; functions in tests are free.
+/// Files that may hold a second subject. A long file is no mistake: `cycles` finds files that
+/// cannot be read alone.
+pub(crate) fn hints(tree: &Tree) -> Vec<Finding> {
+    let long = tree.rust().filter_map(|(path, text)| {
+        let lines = text.lines().count();
+        (lines > FILE_LINES).then(|| Finding {
+            path: path.to_owned(),
+            line: FILE_LINES + 1,
+            what: format!("{lines} lines in one file, usually at most {FILE_LINES}"),
+            why: "a file is read in one sitting",
+            cure: if is_test_file(path) {
+                "perhaps split the tests by what they test"
+            } else {
+                "if there is a second subject in it, give that its own file"
+            },
+        })
+    });
+    long.collect()
+}
+
+/// Columns, and lines of functions outside tests.
 pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     for (path, text) in tree.rust() {
-        let lines = text.lines().count();
-        if lines > FILE_LINES {
-            findings.push(Finding {
-                path: path.to_owned(),
-                line: FILE_LINES + 1,
-                what: format!("{lines} lines in one file, {FILE_LINES} allowed"),
-                why: "a file is read in one sitting",
-                cure: if is_test_file(path) {
-                    "split the tests by what they test"
-                } else {
-                    "find the second subject in it and give that its own file"
-                },
-            });
-        }
         for (number, line) in (1..).zip(text.lines()) {
             let columns = line.chars().count();
             if columns > COLUMNS {

@@ -167,7 +167,7 @@ fn absolute(here: &[String], segments: Vec<String>) -> Vec<String> {
 }
 
 /// The index of what closes the brace or bracket at `open`, or the last index.
-fn closing(code: &[Token<'_>], open: usize) -> usize {
+pub(super) fn closing(code: &[Token<'_>], open: usize) -> usize {
     let (start, end) = match code[open].text {
         "{" => ("{", "}"),
         "[" => ("[", "]"),

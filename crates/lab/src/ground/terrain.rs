@@ -4,6 +4,7 @@
 //! Decides what can be asked for. What it refuses to know: how a ground makes it.
 
 use crate::emu::{End, Filtering, LinkConfig, PipeConfig};
+use crate::world::Heuristic;
 
 /// What the networks are like.
 #[derive(Clone, Debug)]
@@ -37,6 +38,9 @@ pub struct Terrain {
     /// The name of a heuristic that both ends of the tunnel go without: in virtual time only, and
     /// in a lab that is built for it.
     pub without: Option<&'static str>,
+    /// Both ends call this function for each heuristic that they ask for, in their own thread: in
+    /// virtual time only, and in a lab that is built for it.
+    pub asks: Option<fn(Heuristic)>,
     /// Which connections both ends of the tunnel assist.
     pub assist: Assist,
     /// What is between the client's first network and the Internet.
@@ -187,6 +191,7 @@ impl Terrain {
             competes: true,
             reorders: true,
             without: None,
+            asks: None,
             assist: Assist::On,
             edge,
             beyond_ns: 0,

@@ -89,6 +89,7 @@ mod tests {
         ("restart-gateway", &["restarts=1"]),
         ("subnets", &["megabytes=1"]),
         ("hop", &["hops=1"]),
+        ("commute", &["outages=2"]),
         ("udp-blocked", &["starts=1", "cell=no-udp"]),
         ("both-move", &["moves=1", "by=earlier"]),
     ];

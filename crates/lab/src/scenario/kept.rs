@@ -52,8 +52,14 @@ impl Kept {
     pub(super) fn find(&self, record: &Record) -> Option<&Value> {
         let asked = serde_json::to_value(record).ok()?;
         let same = ["scenario", "seed", "where", "grid", "settings", "rove_sha256"];
+        self.find_line(&asked, &same, false)
+    }
+
+    /// The last line that has the same under these keys and that this very program wrote, or, on
+    /// demand, any program.
+    pub(super) fn find_line(&self, asked: &Value, same: &[&str], any: bool) -> Option<&Value> {
         let is_ours = |line: &&Value| line.get(LAB).and_then(Value::as_str) == Some(&self.lab);
-        let mut before = self.before.iter().rev().filter(is_ours);
+        let mut before = self.before.iter().rev().filter(|line| any || is_ours(line));
         before.find(|line| same.iter().all(|key| line.get(key) == asked.get(key)))
     }
 
@@ -62,7 +68,14 @@ impl Kept {
     /// # Errors
     /// It cannot be written.
     pub(super) fn add(&self, record: &Record) -> anyhow::Result<()> {
-        let mut line = serde_json::to_value(record)?;
+        self.add_line(serde_json::to_value(record)?)
+    }
+
+    /// Keeps one more line, an object.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn add_line(&self, mut line: Value) -> anyhow::Result<()> {
         line[LAB] = self.lab.as_str().into();
         let line = line.to_string() + "\n";
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

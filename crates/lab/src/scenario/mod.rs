@@ -7,6 +7,7 @@
 //! What a scenario decides: the story, the keys it measures, and the limits. What it refuses to
 //! know: whether it passed; that is computed from limits and measured values alone.
 
+pub mod ablation;
 pub mod addresses;
 pub mod all;
 mod asymmetric;

@@ -1,15 +1,19 @@
 //! `random-links`: TCP and a call over links that a seed draws and nobody tuned for.
 //!
-//! Each draw is a story of its own: two or three links, one or four connections in one direction,
-//! and a call beside them. What the connections have is held against what the links can carry, and
-//! what the call's datagrams take against half of the shortest round trip.
+//! Each draw is a run of its own: two or three links, one or four connections in one direction, and
+//! a call beside them. The goodput is compared with the rates of the links, and the delay of the
+//! call with half of the shortest round trip.
 //!
-//! `--set without=HEURISTIC` tells the same draws without one heuristic of the tunnel, and
-//! `--set without=all-in-turn` without each of them, one after the other (`ablated`). That takes a
-//! lab that is built with the cargo feature `ablation`.
+//! With `--set traffic=mixed` the traffic is drawn as well: TCP, QUIC or datagrams, a bottleneck
+//! behind the links, another host's connection beside the tunnel, and a link that goes away.
+//!
+//! `--set without=HEURISTIC` tells the same draws without one heuristic of the tunnel. It needs a
+//! lab that is built with the cargo feature `ablation`. The table of all heuristics is in
+//! `ablation`.
 
-mod ablated;
 mod draw;
+mod link;
+mod traffic;
 
 use super::jobs::in_order;
 use super::links::Carried;
@@ -19,45 +23,50 @@ use super::statistics::{max, mean, median, quantile};
 use super::table::{self, Row, TABLE, figure};
 use super::{About, CALM_NS, Key, Outcome, Scenario, Stage};
 use crate::emu::{MS, SECOND};
-use crate::ground::{Call, CallRun, Connections, Ground, Mode, Receiver, Talk, Transfer, Trouble};
+use crate::ground::{Call, CallRun, Ground, Mode, Talk, Terrain, Transfer, Trouble};
 use crate::world::{ABLATES, Heuristic};
 use anyhow::ensure;
-use draw::Draw;
+pub(super) use draw::Draw;
 use serde_json::Value;
 
 /// How long connections are carried before anybody speaks and anything counts.
 const BUSY_NS: u64 = 5 * SECOND;
-/// A datagram of the call is late that takes so much longer than half of the shortest round trip,
-/// in milliseconds: ITU-T G.114 calls 150 ms one way the most that nobody notices.
+/// A datagram of the call is late if it takes this much longer than half of the shortest round
+/// trip, in milliseconds. Up to 150 ms one way nobody notices the delay (ITU-T G.114).
 const LATE_MS: f64 = 150.0;
-/// The share of the sum that must be there in the median. The worst draws have no bound: a fast
-/// link that is far or has a short queue may collapse (bench/README.md).
+/// The share of the sum that must be there in the median. The worst draws have no bound: on a fast
+/// link with a long round trip, a single connection is limited by its buffers (bench/README.md).
 const SHARE_MEDIAN_MIN: f64 = 0.80;
-/// The setting that names a heuristic, and its words for none and for each of them.
+/// The traffic that a draw has of its own.
+const MIXED: &str = "mixed";
+/// The setting that names a heuristic, and its word for none.
 const WITHOUT: &str = "without";
 const NOTHING: &str = "nothing";
-const IN_TURN: &str = "all-in-turn";
 const WORDS: &[&str] = &{
-    let mut words = [NOTHING; Heuristic::NAMES.len() + 2];
-    words[1] = IN_TURN;
+    let mut words = [NOTHING; Heuristic::NAMES.len() + 1];
     let mut at = 0;
     while at < Heuristic::NAMES.len() {
-        words[at + 2] = Heuristic::NAMES[at];
+        words[at + 1] = Heuristic::NAMES[at];
         at += 1;
     }
     words
 };
 
-/// What can be set.
+/// The settings of the scenario.
 const SETTINGS: &[Setting] = &[
     Setting::number("draws", 12, (1, 1_000), "how many draws of links each seed tells"),
     Setting::number("draw", 0, (0, 1_000), "only the draw of this number; 0 for all"),
     Setting::number("seconds", 10, (2, 600), "how long the call and what counts of TCP lasts"),
     Setting::number("at-once", 0, (0, 1_024), "draws told at once; 0 for one on each core"),
-    Setting::choice(WITHOUT, WORDS, "the heuristic that the tunnel goes without, or each in turn"),
+    Setting::choice(
+        "traffic",
+        &["tcp", MIXED],
+        "TCP in one direction and a call, or drawn as well",
+    ),
+    Setting::choice(WITHOUT, WORDS, "the heuristic that the tunnel goes without"),
 ];
 
-/// What is measured at least.
+/// The figures that every run measures.
 const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_sum_median"),
     Key::higher_is_better("share_of_sum_p10"),
@@ -92,7 +101,7 @@ impl Scenario for RandomLinks {
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        draw::QUEUE_MS.0
+        link::QUEUE_MS.0
     }
 
     /// In the control one link carries.
@@ -101,11 +110,9 @@ impl Scenario for RandomLinks {
         let needs = "build the lab with --features rove-lab/ablation";
         ensure!(word == NOTHING || ABLATES, "--set {WITHOUT}={word}: {needs}");
         let draws = draws(stage);
-        if word == IN_TURN {
-            return ablated::tell_all(stage, &draws);
-        }
         let without = Heuristic::NAMES.iter().copied().find(|name| *name == word);
-        let stories: Vec<Story<'_>> = draws.iter().map(|draw| Story { draw, without }).collect();
+        let stories: Vec<Story<'_>> =
+            draws.iter().map(|draw| Story { without, ..draw.story() }).collect();
         let mut outcome = Outcome::default();
         let mut all = Vec::new();
         tell(stage, &stories, &mut |story, told, had| {
@@ -122,20 +129,25 @@ impl Scenario for RandomLinks {
 
 /// The draws that were asked for.
 fn draws(stage: &Stage<'_>) -> Vec<Draw> {
-    let length_ns = stage.settings.number("seconds") * SECOND + 4 * BUSY_NS;
+    let length_ns = stage.settings.number("seconds") * SECOND;
     let numbers = match stage.settings.number("draw") {
         0 => 1..=stage.settings.number("draws"),
         only => only..=only,
     };
-    numbers.map(|number| Draw::new(stage.seed, number, length_ns)).collect()
+    let mixed = stage.settings.text("traffic") == MIXED;
+    numbers.map(|number| Draw::new(stage.seed, number, length_ns, mixed)).collect()
 }
 
-/// What is told of a draw.
+/// One run of a draw.
 #[derive(Clone, Copy, Debug)]
-struct Story<'a> {
-    draw: &'a Draw,
+pub(super) struct Story<'a> {
+    pub(super) draw: &'a Draw,
+    /// All chance in it follows from this: losses, and what hosts draw.
+    pub(super) chance: u64,
     /// The heuristic that the tunnel goes without.
-    without: Option<&'static str>,
+    pub(super) without: Option<&'static str>,
+    /// Is told of each heuristic that the tunnel asks for.
+    pub(super) asks: Option<fn(Heuristic)>,
 }
 
 /// Tells stories, in virtual time several at once, and hands over in order what each brought to
@@ -160,7 +172,7 @@ fn tell(
     let (settings, grid) = (stage.settings, stage.grid);
     let work = |at: usize| {
         let story: &Story<'_> = &stories[at];
-        let one = Stage::quiet(story.draw.chance, settings, grid);
+        let one = Stage::quiet(story.chance, settings, grid);
         // What is captured of each has a number of its own.
         one.captured.set(at as u32);
         Ok((at, story.tell(&one)?))
@@ -172,46 +184,68 @@ fn tell(
 }
 
 impl Story<'_> {
-    fn tell(&self, stage: &Stage<'_>) -> anyhow::Result<(Outcome, Had)> {
+    /// Tells it on a stage that has its chance.
+    pub(super) fn tell(&self, stage: &Stage<'_>) -> anyhow::Result<(Outcome, Had)> {
         let mode = if stage.control() { Mode::Backup } else { Mode::Full };
         let mut had = Had::default();
-        let told = stage.on_ground(&self.draw.terrain(mode, self.without), &mut |ground, _| {
+        let Self { without, asks, .. } = *self;
+        let terrain = Terrain { without, asks, ..self.draw.terrain(mode) };
+        let told = stage.on_ground(&terrain, &mut |ground, _| {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
-            had = self.measure(stage, ground)?;
+            had = self.measure(ground)?;
             Ok(())
         })?;
         Ok((told, had))
     }
 
-    fn measure(&self, stage: &Stage<'_>, ground: &mut dyn Ground) -> Result<Had, Trouble> {
+    fn measure(&self, ground: &mut dyn Ground) -> Result<Had, Trouble> {
         let draw = self.draw;
-        let length_ns = stage.settings.number("seconds") * SECOND;
-        let call = Call { talk: Talk::Voice, silence_ns: BUSY_NS, length_ns };
-        let bulk = Connections::outlasting(draw.to, draw.most_mbps(), call.end_ns());
-        let (run, transfers) =
-            ground.call(call, &[Connections { count: draw.flows, ..bulk }], &[])?;
-        let transfers = transfers.concat();
+        for act in draw.before() {
+            ground.act(act)?;
+        }
+        let call = Call { talk: Talk::Voice, silence_ns: BUSY_NS, length_ns: draw.length_ns() };
+        let kinds = draw.connections(call.end_ns());
+        let datagrams = draw.datagrams(call.end_ns());
+        let (run, transfers, poured) =
+            ground.call_and_pour(call, &kinds, datagrams, &draw.script())?;
         ground.pause(CALM_NS)?;
         let payload_share = Carried::Tcp.payload_share(ground)?.unwrap_or(1.0);
-        let window = transfers.first().map(|one| (one.start_ns + BUSY_NS, one.end_ns));
-        let carried = window.map_or_else(Vec::new, |window| draw.carry_mbps(window));
+        let [forth, back, beside] = transfers.try_into().unwrap_or_default();
+        let poured: Vec<_> = poured.into_iter().map(|run| run.transfer).collect();
+        let (quic, clock) =
+            if draw.is_quic() { (poured, Vec::new()) } else { (Vec::new(), poured) };
+        let all = || [&forth, &back, &quic, &clock].into_iter().flatten();
+        let window =
+            all().map(|one| (one.start_ns, one.end_ns)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let (start_ns, end_ns) = window.unwrap_or_default();
+        let counts = (start_ns + BUSY_NS, end_ns.max(start_ns + BUSY_NS));
         let (p99_ms, late_share) = heard(&run, draw.shortest_ms() / 2.0);
+        let carries = draw.carry_mbps(start_ns, counts);
+        let rates =
+            |all: &[Transfer]| all.iter().map(|one| mbps(one, counts)).collect::<Vec<f64>>();
         Ok(Had {
-            // One that was over sooner carried nothing that counts.
-            mbps: transfers.iter().map(|one| mbps(one).unwrap_or(0.0)).collect(),
-            can_mbps: carried.iter().map(|mbps| mbps * payload_share).collect(),
+            mbps: [rates(&forth), rates(&quic)].concat(),
+            beside_mbps: draw.is_shared().then(|| rates(&beside).iter().sum()),
+            other_mbps: [rates(&back), rates(&clock)].concat().iter().sum(),
+            could_mbps: draw.could_mbps(start_ns, counts, payload_share),
+            better_mbps: max(&carries).unwrap_or_default() * payload_share,
             p99_ms,
             late_share,
-            is_intact: transfers.len() == draw.flows as usize
-                && transfers.iter().all(|one| one.intact && one.broke.is_none()),
+            is_intact: all().all(|one| one.intact && one.broke.is_none())
+                && forth.len() == kinds[0].count as usize,
         })
     }
 }
 
-/// The rate of a connection since the call began, in Mbit/s.
-fn mbps(one: &Transfer) -> Option<f64> {
-    one.mbps_within(BUSY_NS, one.end_ns - one.start_ns)
+/// What came of a transfer between two moments, in Mbit/s: one that was over sooner had less.
+fn mbps(one: &Transfer, (from_ns, to_ns): (u64, u64)) -> f64 {
+    let by = |at_ns: u64| {
+        let after = one.progress.partition_point(|(when_ns, _)| *when_ns <= at_ns);
+        after.checked_sub(1).map_or(0, |last| one.progress[last].1)
+    };
+    let bytes = by(to_ns) - by(from_ns);
+    bytes as f64 * 8.0 * 1e3 / to_ns.saturating_sub(from_ns).max(1) as f64
 }
 
 /// By how much longer than `idle_ms` 99 of 100 datagrams of a call took at most, in milliseconds,
@@ -228,51 +262,65 @@ fn heard(run: &CallRun, idle_ms: f64) -> (Option<f64>, Option<f64>) {
 
 /// What a draw's story measured.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Had {
-    /// What each connection had, in Mbit/s.
+pub(super) struct Had {
+    /// What each connection in the direction of the draw had, in Mbit/s, with QUIC's.
     mbps: Vec<f64>,
-    /// What each link can carry of TCP's payload, in Mbit/s.
-    can_mbps: Vec<f64>,
+    /// What the connection beside the tunnel had, if both had to share a bottleneck.
+    beside_mbps: Option<f64>,
+    /// What the rest had: a connection in the other direction, datagrams by the clock.
+    other_mbps: f64,
+    /// What the tunnel could carry of that.
+    could_mbps: f64,
+    /// What the link can carry that carries most.
+    better_mbps: f64,
     /// The call's 99th percentile beyond half of the shortest round trip, in milliseconds.
     p99_ms: Option<f64>,
     /// The part of the call's datagrams that was late.
     late_share: Option<f64>,
-    /// Whether what came of every connection is what was sent.
+    /// Whether everything that came is what was sent.
     is_intact: bool,
 }
 
 impl Had {
     fn goodput(&self) -> f64 {
-        self.mbps.iter().sum()
+        self.mbps.iter().sum::<f64>() + self.other_mbps
     }
 
-    fn share_of_sum(&self) -> Option<f64> {
-        let sum: f64 = self.can_mbps.iter().sum();
-        (sum > 0.0).then(|| self.goodput() / sum)
+    /// The goodput as a share of what the links can carry together.
+    pub(super) fn share_of_sum(&self) -> Option<f64> {
+        (self.could_mbps > 0.0).then(|| self.goodput() / self.could_mbps)
     }
 
-    /// Of what the link can carry that carries most.
+    /// The same of the link that can carry most.
     fn better_link_share(&self) -> Option<f64> {
-        max(&self.can_mbps).filter(|most| *most > 0.0).map(|most| self.goodput() / most)
+        (self.better_mbps > 0.0).then(|| self.goodput() / self.better_mbps)
     }
 
-    /// Jain's index: 1 where all connections have the same, one of their number where one has all;
-    /// `None` of a single one.
-    fn fairness(&self) -> Option<f64> {
-        let squares: f64 = self.mbps.iter().map(|mbps| mbps * mbps).sum();
-        let count = self.mbps.len();
-        (count > 1 && squares > 0.0).then(|| self.goodput().powi(2) / (count as f64 * squares))
+    /// The 99th percentile of the call's delay beyond an idle path, in milliseconds.
+    pub(super) const fn p99_ms(&self) -> Option<f64> {
+        self.p99_ms
+    }
+
+    /// Jain's index among the connections in the tunnel, or between the tunnel and the connection
+    /// beside it, whichever is less; `None` where nobody has anybody to be fair to.
+    pub(super) fn fairness(&self) -> Option<f64> {
+        let forth = self.mbps.iter().sum();
+        let beside = self.beside_mbps.and_then(|beside| jain(&[forth, beside]));
+        jain(&self.mbps).into_iter().chain(beside).reduce(f64::min)
+    }
+
+    /// Whether everything that came is what was sent.
+    pub(super) const fn is_intact(&self) -> bool {
+        self.is_intact
     }
 
     fn row(&self, draw: &Draw) -> Row {
-        let to = if draw.to == Receiver::Client { "client" } else { "server" };
         table::row([
             ("draw", draw.name().into()),
             ("links", draw.links().into()),
-            ("to", to.into()),
-            ("flows", draw.flows.to_string().into()),
+            ("traffic", draw.traffic().into()),
             ("goodput_mbps", figure(Some(self.goodput()))),
-            ("sum_mbps", figure(Some(self.can_mbps.iter().sum()))),
+            ("sum_mbps", figure(Some(self.could_mbps))),
             ("share_of_sum", figure(self.share_of_sum())),
             ("better_link_share", figure(self.better_link_share())),
             ("p99_over_idle_ms", figure(self.p99_ms)),
@@ -280,6 +328,15 @@ impl Had {
             ("fairness", figure(self.fairness())),
         ])
     }
+}
+
+/// Jain's index: 1 where all have the same, one of their number where one has all; `None` of a
+/// single one.
+fn jain(rates: &[f64]) -> Option<f64> {
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    let count = rates.len();
+    let sum: f64 = rates.iter().sum();
+    (count > 1 && squares > 0.0).then(|| sum.powi(2) / (count as f64 * squares))
 }
 
 /// All draws in a few figures.

@@ -13,6 +13,8 @@ fn two_seeds_are_two_stories_and_one_seed_is_one() {
     let [first, again, other] = [3, 3, 4].map(|seed| told(seed, &[]));
     assert_eq!(first.measured, again.measured);
     assert_ne!(first.measured, other.measured);
+    // Some draw of these has other traffic, or something happens to its links.
+    assert_ne!(first.measured, told(3, &["traffic=mixed"]).measured);
     // A draw alone is what it is among others.
     let [_, second] = first.measured[TABLE].as_array().unwrap().as_slice() else { panic!() };
     assert_eq!(told(3, &["draw=2"]).measured[TABLE].as_array().unwrap()[0], *second);
@@ -47,10 +49,15 @@ fn what_never_came_took_as_long_as_anybody_waits() {
 
 #[test]
 fn shares_are_of_the_sum_and_of_the_better_link_and_fairness_is_jains() {
-    let had = Had { mbps: vec![6.0, 2.0], can_mbps: vec![4.0, 6.0], ..Had::default() };
+    let had = Had { mbps: vec![6.0, 2.0], could_mbps: 10.0, better_mbps: 6.0, ..Had::default() };
     assert_eq!(had.share_of_sum(), Some(0.8));
     assert_eq!(had.better_link_share(), Some(8.0 / 6.0));
     assert_eq!(had.fairness(), Some(0.8));
-    assert_eq!(Had { mbps: vec![6.0], ..had }.fairness(), None);
+    // Whoever is beside the tunnel counts as much as all in it.
+    let starved = Had { beside_mbps: Some(0.0), ..had.clone() };
+    assert_eq!(starved.fairness(), Some(0.5));
+    assert_eq!(Had { beside_mbps: Some(8.0), ..had.clone() }.fairness(), Some(0.8));
+    let other = Had { mbps: vec![6.0], other_mbps: 3.0, ..had };
+    assert_eq!((other.share_of_sum(), other.fairness()), (Some(0.9), None));
     assert_eq!(Had::default().share_of_sum(), None);
 }

@@ -112,7 +112,7 @@ pub const ROWS: &[Row] = &[
         "M5",
         "the move message resists replay and a man in the middle",
         &[
-            Test("crates/proto/src/path/replay_tests.rs", "each_number_once"),
+            Test("crates/proto/src/recovery/replay_tests.rs", "each_number_once"),
             Test(
                 "crates/lab/tests/world_regressions/main.rs",
                 "redirected_datagrams_leave_the_true_path_alone",
@@ -129,7 +129,7 @@ pub const ROWS: &[Row] = &[
         "flow table and cache, local ACKs, share of memory per flow",
         &[
             run("many-flows", &[], &["survived", "restart_ms_max"]),
-            Test("crates/proto/src/flow/share.rs", "the_equations_of_the_thesis"),
+            Test("crates/proto/src/flow/pep/share.rs", "the_equations_of_the_thesis"),
         ],
     ),
     row(
@@ -168,7 +168,7 @@ pub const ROWS: &[Row] = &[
     row(
         "M11",
         "buffer or not by the RTT of networks visited before",
-        &[Test("crates/proto/src/flow/worth.rs", "the_equation_of_the_thesis")],
+        &[Test("crates/proto/src/flow/pep/worth.rs", "the_equation_of_the_thesis")],
     ),
     printed(
         "M12",
@@ -209,15 +209,15 @@ pub const ROWS: &[Row] = &[
                 &["rtt_burst_near", "round_robin_few_near", "redundant_few_bytes", "mistaken"],
             ),
             Test(
-                "crates/proto/src/bond/scheduler_tests.rs",
+                "crates/proto/src/multipath/scheduler_tests.rs",
                 "rtt_fills_the_nearest_and_then_the_next",
             ),
             Test(
-                "crates/proto/src/bond/scheduler_tests.rs",
+                "crates/proto/src/multipath/scheduler_tests.rs",
                 "round_robin_gives_each_its_turn_and_leaves_out_who_has_no_room",
             ),
             Test(
-                "crates/proto/src/bond/scheduler_tests.rs",
+                "crates/proto/src/multipath/scheduler_tests.rs",
                 "redundant_is_as_fast_as_the_fastest_that_has_room",
             ),
         ],
@@ -392,7 +392,10 @@ pub const ROWS: &[Row] = &[
         &[
             run("bond", &[], &["latency_over_best", "rate_over_best", "latency_over_rate"]),
             run("schedulers", &[], &["loss_lossy", "rate_known_near", "latency_much_near"]),
-            Test("crates/proto/src/bond/scheduler_tests.rs", "loss_gives_turns_by_what_arrives"),
+            Test(
+                "crates/proto/src/multipath/scheduler_tests.rs",
+                "loss_gives_turns_by_what_arrives",
+            ),
         ],
     ),
     row(
@@ -402,7 +405,7 @@ pub const ROWS: &[Row] = &[
             run("bond", &[], &["share_of_sum_min", "gain_down_min", "gain_up_min"]),
             run("symmetric", &[], &["retransmitted_percent_max"]),
             Test(
-                "crates/proto/src/bond/reorder_tests.rs",
+                "crates/proto/src/multipath/reorder_tests.rs",
                 "a_gap_waits_from_the_first_that_came_after_it",
             ),
         ],

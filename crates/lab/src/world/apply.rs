@@ -259,7 +259,7 @@ impl World {
 
     /// Where the gateway reaches a client, as everybody on the wire can see.
     fn outside(&self, client: usize) -> Option<SocketAddr> {
-        let status = self.hosts[GATEWAY].node.status(self.clients[client].key)?;
+        let status = self.hosts[GATEWAY].node().status(self.clients[client].key)?;
         status.paths.first().map(|path| path.remote())
     }
 
@@ -397,7 +397,7 @@ impl World {
     /// there again.
     pub(super) fn recall(&mut self, peer: PeerKey) -> Result<(), Breach> {
         let written = self.gateway_store.journal.get(&peer).copied();
-        let status = self.hosts[GATEWAY].node.status(peer);
+        let status = self.hosts[GATEWAY].node().status(peer);
         let waits = status.is_some_and(|status| status.established.is_none());
         match written.filter(|_| waits && self.gateway_store.is_enrolled(peer)) {
             Some((route, index)) => {
@@ -458,7 +458,7 @@ impl World {
         let key = self.clients[client].key;
         if self.gateway_store.is_enrolled(key) {
             self.gateway_store.revoke(key);
-            let status = self.hosts[GATEWAY].node.status(key);
+            let status = self.hosts[GATEWAY].node().status(key);
             let paths = status.into_iter().flat_map(|status| status.paths);
             let remotes = paths.map(|path| path.remote()).collect();
             self.delivery.reached_at(&remotes); // the goodbye goes there

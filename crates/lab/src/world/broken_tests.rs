@@ -7,7 +7,7 @@ use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::{LinkId, SocketId};
 use rove_proto::role::Access;
 use rove_proto::wire::Kind;
-use rove_proto::wire::inner::{Pieces, TCP};
+use rove_proto::wire::inner::TCP;
 
 use super::*;
 use crate::emu::{Carrier, Datagram, SECOND};
@@ -121,7 +121,7 @@ fn open_world() -> World {
 
 /// Where the gateway reaches the client.
 fn outside(world: &World) -> SocketAddr {
-    let status = world.hosts[GATEWAY].node.status(world.clients[0].key).unwrap();
+    let status = world.hosts[GATEWAY].node().status(world.clients[0].key).unwrap();
     status.paths[0].remote()
 }
 
@@ -129,14 +129,17 @@ fn gateway_at(world: &World) -> SocketAddr {
     world.gateway_addresses()[0]
 }
 
+/// The engine reads a packet from its device.
+fn read(engine: &mut MemoryEngine, packet: Vec<u8>) {
+    engine.device.push(packet);
+    engine.read_tun();
+}
+
 /// What the client's node makes of a packet, behind the back of every law.
 fn secretly(world: &mut World) -> Vec<Outgoing> {
     let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
     let now_ns = world.now_ns;
-    let verb = |node: &mut Node, now: Instant, out: &mut Outbox| {
-        node.handle_tun(now, Pieces::whole(&packet), out);
-    };
-    world.hosts[1].turn(now_ns, verb).sends
+    world.hosts[1].turn(now_ns, |engine| read(engine, packet)).sends
 }
 
 fn out_of_nothing() -> Result<(), Breach> {
@@ -144,7 +147,7 @@ fn out_of_nothing() -> Result<(), Breach> {
     let mut model = Delivery::default();
     let packet = (0..1_000).map(|_| model.send(0, 0, Way::Up, Body::Data(100))).last().unwrap();
     let packet = packet.bytes();
-    world.act(1, |node, now, out| node.handle_tun(now, Pieces::whole(&packet), out))?;
+    world.act(1, |engine| read(engine, packet))?;
     world.advance(SECOND)
 }
 
@@ -161,12 +164,12 @@ fn a_number_that_was_used() -> Result<(), Breach> {
     // The twin has the same keys and is some numbers ahead.
     let packet = twin.delivery.send(twin.now_ns, 0, Way::Up, Body::Data(100)).bytes();
     let now_ns = twin.now_ns;
-    let verb = |node: &mut Node, now: Instant, out: &mut Outbox| {
+    let often = |engine: &mut MemoryEngine| {
         for _ in 0..9 {
-            node.handle_tun(now, Pieces::whole(&packet), out);
+            read(engine, packet.clone());
         }
     };
-    for (seal, number) in twin.hosts[1].turn(now_ns, verb).sealed {
+    for (seal, number) in twin.hosts[1].turn(now_ns, often).sealed {
         world.nonces.sealed(&seal, number)?;
     }
     world.send_now(0, Way::Up, Body::Data(100)).map(drop)
@@ -212,7 +215,7 @@ fn more_than_came_in() -> Result<(), Breach> {
 fn a_timer_not_heeded() -> Result<(), Breach> {
     let mut world = world();
     world.now_ns = world.hosts[1].wake_ns().expect("a client behind a NAT wakes up");
-    world.wake(1, |_, _, _| {})
+    world.wake(1, |_| {})
 }
 
 fn never_at_rest() -> Result<(), Breach> {

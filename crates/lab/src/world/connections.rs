@@ -31,7 +31,6 @@ use capture::Capture;
 use crossing::Crossing;
 use ports::{SERVER_PORT, number, ports};
 pub(super) use program::{Carrier, Heard, Program, Reading, Saying};
-use rove_proto::wire::inner::Pieces;
 pub(super) use session::{Shell, Terminal};
 
 /// What a packet of the server's may have: it knows nothing of the tunnel.
@@ -580,15 +579,15 @@ impl World {
     }
 }
 
-/// A packet as a tunnel device hands it over: in one part, or the headers and the rest.
-pub(super) fn in_parts(packet: &[u8]) -> Pieces<'_> {
+/// A packet as a tunnel device hands it over, and the bytes of its first part: all of them, or
+/// those of the headers.
+pub(super) fn in_parts(packet: Vec<u8>) -> (Vec<u8>, usize) {
     let (ip, tcp) = HEADERS;
     let headers = packet.get(ip + tcp / 2 + 2).map_or(0, |words| ip + usize::from(words >> 4) * 4);
     // Either happens; which one follows from the packet.
     let is_odd = packet.get(ip + 7).is_some_and(|sequence| sequence % 2 == 1);
-    let at = if is_odd { headers.min(packet.len()) } else { packet.len() };
-    let (head, tail) = packet.split_at(at);
-    Pieces::cut(head, tail)
+    let head = if is_odd { headers.min(packet.len()) } else { packet.len() };
+    (packet, head)
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use super::ports::CLIENT_PORTS;
 use super::*;
 use crate::emu::{MS, SECOND};
 use crate::ground::Pace;
-use rove_proto::bond::Mode;
 use rove_proto::flow::rules::Assist;
+use rove_proto::multipath::Mode;
 
 #[test]
 fn ports_and_numbers_belong_together() {

@@ -1,7 +1,7 @@
 //! Who is in a world: how many clients, and what they make of what they have.
 
-use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Mode, Spread};
+use rove_proto::multipath::scheduler::Scheduler;
+use rove_proto::multipath::{Mode, Spread};
 
 use super::host::Holding;
 use super::streams::Known;

@@ -1,5 +1,5 @@
 //! Where a client's process looks for its gateway: what the daemon does about it
-//! (`client/addresses.rs` there), with the same commands.
+//! (`crates/client/src/daemon/addresses.rs`), with the same commands.
 //!
 //! It knows where the gateway answered, what it said itself and what its name stands for. The name
 //! is asked for when the process begins, as soon as nothing carries, and then every few seconds
@@ -166,7 +166,7 @@ impl World {
 
     /// The session goes by a path to wherever it goes now.
     pub(super) fn note_where(&mut self, client: usize) {
-        let status = self.hosts[client + 1].node.status(self.gateway_key);
+        let status = self.hosts[client + 1].node().status(self.gateway_key);
         let path = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
         if let Some(path) = path.filter(|path| path.route.socket.transport() == Transport::Udp) {
             self.clients[client].directory.note_answered(path.remote());

@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use rove_engine::memory::MemoryEngine;
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
 use rove_proto::id::{PeerKey, SocketId, Transport};
-use rove_proto::node::{Command, Event, Node, PeerStatus};
-use rove_proto::outbox::Outbox;
-use rove_proto::time::Instant;
+use rove_proto::node::{Command, Event, PeerStatus};
 
 use super::agenda::Task;
 use super::attacker::Attacker;
@@ -312,7 +311,7 @@ impl World {
             if rings && self.hosts[host].busy.is_some() {
                 self.turn_busy(host)?;
             } else if rings {
-                self.wake(host, Node::handle_timeout)?;
+                self.wake(host, MemoryEngine::timeout)?;
             } else {
                 self.rearm(host);
             }
@@ -329,10 +328,10 @@ impl World {
     pub(super) fn wake(
         &mut self,
         host: HostId,
-        verb: impl FnOnce(&mut Node, Instant, &mut Outbox),
+        stage: impl FnOnce(&mut MemoryEngine),
     ) -> Result<(), Breach> {
-        self.act(host, verb)?;
-        match self.hosts[host].still_due(self.now_ns) {
+        self.act(host, stage)?;
+        match self.hosts[host].still_due() {
             Some(due) => Err(Breach::new(Law::Timeout, format!("host {host}: {due}"))),
             None => Ok(()),
         }
@@ -351,8 +350,11 @@ impl World {
             return Ok(None);
         }
         let inner = self.delivery.send(self.now_ns, client, way, body);
-        let packet = inner.bytes();
-        self.act(host, |node, now, out| node.handle_tun(now, inner.parts(&packet), out))?;
+        self.act(host, |engine| {
+            let (packet, head) = inner.parts();
+            engine.device.push_cut(packet, head);
+            engine.read_tun();
+        })?;
         Ok(Some(inner.id))
     }
 
@@ -361,16 +363,16 @@ impl World {
         if self.hosts[host].power != Power::On {
             return Ok(()); // it is told when it runs again
         }
-        self.act(host, |node, now, out| node.handle_command(now, command, out))
+        self.act(host, |engine| engine.command(command))
     }
 
-    /// Calls a verb of a node and does all that follows.
+    /// Runs stages of a host's engine and does all that follows.
     pub(super) fn act(
         &mut self,
         host: HostId,
-        verb: impl FnOnce(&mut Node, Instant, &mut Outbox),
+        stages: impl FnOnce(&mut MemoryEngine),
     ) -> Result<(), Breach> {
-        let turn = self.hosts[host].turn(self.now_ns, verb);
+        let turn = self.hosts[host].turn(self.now_ns, stages);
         self.rearm(host);
         let Turn { events, sealed, inner, sends, by_streams, not_open } = turn;
         for (seal, number) in &sealed {
@@ -405,7 +407,7 @@ impl World {
 
     /// Every peer of a host, by host number, with its status.
     pub(super) fn statuses(&self, host: HostId) -> Vec<(HostId, PeerStatus)> {
-        let node = &self.hosts[host].node;
+        let node = self.hosts[host].node();
         if host != GATEWAY {
             return node
                 .status(self.gateway_key)
@@ -419,7 +421,7 @@ impl World {
 
     /// The laws that look at a node's status.
     fn inspect(&mut self, host: HostId) -> Result<(), Breach> {
-        let node = &self.hosts[host].node;
+        let node = self.hosts[host].node();
         check_indices(node.indices_issued(), node.peers().len())?;
         check_held(node.held_bytes(), self.hosts[host].hold_memory())?;
         if host != GATEWAY {
@@ -438,7 +440,7 @@ impl World {
 
     /// The session of `host` with `peer`, whose key this is, if there is one.
     fn inspect_session(&self, host: HostId, peer: HostId, key: PeerKey) -> Result<(), Breach> {
-        let Some(status) = self.hosts[host].node.status(key) else { return Ok(()) };
+        let Some(status) = self.hosts[host].node().status(key) else { return Ok(()) };
         if host == GATEWAY && !self.gateway_store.is_enrolled(key) {
             let what = format!("client {} is known and not enrolled", peer - 1);
             return Err(Breach::new(Law::Enrolment, what));
@@ -451,7 +453,7 @@ impl World {
     /// Whoever is enrolled is known to the gateway.
     pub(super) fn knows_everybody(&self) -> Result<(), Breach> {
         let (known, enrolled) =
-            (self.hosts[GATEWAY].node.peers().len(), self.gateway_store.enrolled_count());
+            (self.hosts[GATEWAY].node().peers().len(), self.gateway_store.enrolled_count());
         if known == enrolled {
             return Ok(());
         }
@@ -559,7 +561,7 @@ impl World {
         self.streams.forget(host);
         self.amplification.restarted(host);
         self.hijack.restarted(host);
-        for (reason, count) in self.hosts[host].node.drops().iter() {
+        for (reason, count) in self.hosts[host].node().drops().iter() {
             *self.dropped.entry(reason.label()).or_default() += count;
         }
         self.hosts[host].start(self.now_ns, seed.next_u64(), reboot);
@@ -568,7 +570,7 @@ impl World {
     /// What all nodes threw away so far, by reason.
     pub(super) fn drops(&self) -> BTreeMap<&'static str, u64> {
         let mut drops = self.dropped.clone();
-        for (reason, count) in self.hosts.iter().flat_map(|host| host.node.drops().iter()) {
+        for (reason, count) in self.hosts.iter().flat_map(|host| host.node().drops().iter()) {
             *drops.entry(reason.label()).or_default() += count;
         }
         drops

@@ -1,27 +1,27 @@
-//! One node's shell, as the real one is: it opens and closes sockets when the core says so, seals,
-//! sends runs, writes inner packets, wakes the core when it asked to be woken.
-//!
-//! It also has what a machine has: cards with addresses, a clock that counts sleep and begins anew
-//! at a reboot, a power switch.
+//! One node's shell: the production engine over a device and sockets in memory, and a machine
+//! around it. The machine has network cards with addresses, a power switch, and a clock that counts
+//! sleep and begins anew at a reboot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use rove_proto::ablation::{Ablation, Heuristic};
-use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Mode, Recovery, Spread};
+use rove_engine::memory::{MemoryEngine, Sent};
+use rove_proto::ablation::Ablation;
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
 use rove_proto::flow::priority::{Level, Priorities};
 use rove_proto::flow::rules::{Assist, Rules};
 use rove_proto::id::{LinkId, PacketNumber, SocketId, Transport};
+use rove_proto::multipath::scheduler::Scheduler;
+use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::{Config, Event, Link, Node};
-use rove_proto::outbox::{Outbox, RunSeal};
+use rove_proto::outbox::RunSeal;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{End, Prefix};
 
 use super::busy::Busy;
+use super::engine::GATEWAY;
 use super::inner;
 use super::parcel::{HostId, Input};
 use crate::emu;
@@ -54,8 +54,8 @@ pub(super) struct Holding {
     pub(super) competes: bool,
     /// Whether what came by several paths is delivered in sequence.
     pub(super) reorders: bool,
-    /// A heuristic that it goes without, in a build that can leave it out.
-    pub(super) without: Option<Heuristic>,
+    /// The heuristics that it goes without, in a build that can leave them out.
+    pub(super) ablation: Ablation,
 }
 
 impl Holding {
@@ -68,7 +68,7 @@ impl Holding {
         couples: true,
         competes: true,
         reorders: true,
-        without: None,
+        ablation: Ablation::NONE,
     };
 
     /// What is done for connections.
@@ -103,7 +103,7 @@ pub(super) struct Card {
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) id: HostId,
-    pub(super) node: Node,
+    engine: MemoryEngine,
     pub(super) power: Power,
     /// The cards by number; `None` is unplugged.
     pub(super) cards: Vec<Option<Card>>,
@@ -130,7 +130,6 @@ pub(super) struct Host {
     priorities: BTreeMap<u8, Level>,
     /// Which of them are wanted early.
     early: BTreeSet<u8>,
-    out: Outbox,
     sockets: BTreeMap<SocketId, (usize, SocketAddr)>,
     next_port: u16,
     /// World time at which the clock showed [`BOOT_TIME_NS`].
@@ -172,7 +171,7 @@ impl Host {
     pub(super) fn new(id: HostId, secret: StaticSecret, cards: usize, holding: Holding) -> Self {
         let mut host = Self {
             id,
-            node: node(Instant::ZERO, &secret, 0, holding, Bonding::default()),
+            engine: engine(id, Instant::ZERO, &secret, 0, holding, Bonding::default()),
             power: Power::On,
             cards: vec![None; cards],
             first_card: 0,
@@ -189,7 +188,6 @@ impl Host {
             standing_by: BTreeSet::new(),
             priorities: BTreeMap::new(),
             early: BTreeSet::new(),
-            out: Outbox::new(),
             sockets: BTreeMap::new(),
             next_port: PORTS.start,
             booted_ns: 0,
@@ -292,58 +290,40 @@ impl Host {
             self.booted_ns = now_ns;
         }
         let bonding = (self.mode, self.scheduler, self.recovery, self.spread);
-        self.node = node(self.clock(now_ns), &self.secret, seed, self.holding, bonding);
+        let now = self.clock(now_ns);
+        self.engine = engine(self.id, now, &self.secret, seed, self.holding, bonding);
         self.power = Power::On;
         self.sockets.clear();
-        if self.id == 0 {
+        if self.id == GATEWAY {
             let any = SocketAddr::new(IpAddr::from([0; 4]), PORT);
             self.sockets.insert(LISTENING, (0, any));
         }
     }
 
-    /// Calls the core and does what it wants.
-    pub(super) fn turn(
-        &mut self,
-        now_ns: u64,
-        verb: impl FnOnce(&mut Node, Instant, &mut Outbox),
-    ) -> Turn {
-        let now = self.clock(now_ns);
-        self.out.clear();
-        verb(&mut self.node, now, &mut self.out);
-        let mut turn = Turn::default();
-        while let Some(event) = self.node.poll_event() {
-            if let Event::OpenSocket { socket, link, local, stream: None } = &event {
+    /// The node, for questions about its state.
+    pub(super) const fn node(&self) -> &Node {
+        self.engine.node()
+    }
+
+    /// Runs stages of the engine and returns everything that they led to.
+    pub(super) fn turn(&mut self, now_ns: u64, stages: impl FnOnce(&mut MemoryEngine)) -> Turn {
+        self.engine.clock.now = self.clock(now_ns);
+        stages(&mut self.engine);
+        self.engine.hand_over();
+        let mut turn = Turn {
+            events: std::mem::take(&mut self.engine.events),
+            sealed: std::mem::take(&mut self.engine.sockets.sealed),
+            inner: std::mem::take(&mut self.engine.device.written),
+            ..Turn::default()
+        };
+        for event in &turn.events {
+            if let Event::OpenSocket { socket, link, local, stream: None } = event {
                 self.open(*socket, *link, *local);
             }
-            turn.events.push(event);
         }
-        turn.sealed = self.out.sealed().map(|(seal, number)| (seal.clone(), number)).collect();
-        self.out.seal();
-        let mut sends = Vec::new();
-        for (run, bytes) in self.out.runs() {
-            for payload in bytes.chunks(run.segment.max(1)) {
-                if run.route.socket.transport() == Transport::Stream {
-                    turn.by_streams.push((run.route.socket, payload.to_vec()));
-                    continue;
-                }
-                match self.sockets.get(&run.route.socket) {
-                    None => turn.not_open.push(run.route.socket),
-                    Some(&(card, bound)) => {
-                        let from = self.source(card, bound, run.route.local, run.route.remote);
-                        sends.extend(from.map(|(link, access, from)| Outgoing {
-                            link,
-                            access,
-                            from,
-                            to: run.route.remote,
-                            payload: payload.to_vec(),
-                        }));
-                    }
-                }
-            }
+        for sent in std::mem::take(&mut self.engine.sockets.sent) {
+            self.leave(sent, &mut turn);
         }
-        turn.sends = sends;
-        turn.inner = self.out.inner().map(<[u8]>::to_vec).collect();
-        // What was said goodbye with has left: now the sockets may go.
         for event in &turn.events {
             if let Event::CloseSocket { socket } = event {
                 self.sockets.remove(socket);
@@ -352,11 +332,29 @@ impl Host {
         turn
     }
 
-    /// What is due although its time has just been given; a fault of the core.
-    pub(super) fn still_due(&self, now_ns: u64) -> Option<String> {
-        let now = self.clock(now_ns);
-        let (at, reason) = self.node.poll_timeout().filter(|(at, _)| *at <= now)?;
-        Some(format!("{reason:?} at {at:?}, now {now:?}"))
+    /// Finds the card that sends a datagram, unless the kernel would refuse the datagram.
+    fn leave(&self, sent: Sent, turn: &mut Turn) {
+        let Sent { route, bound, datagram: payload } = sent;
+        if route.socket.transport() == Transport::Stream {
+            turn.by_streams.push((route.socket, payload));
+            return;
+        }
+        let Some(&(card, local)) = self.sockets.get(&route.socket).filter(|_| bound.is_some())
+        else {
+            turn.not_open.push(route.socket);
+            return;
+        };
+        let source = self.source(card, local, route.local, route.remote);
+        turn.sends.extend(source.map(|(link, access, from)| {
+            let to = route.remote;
+            Outgoing { link, access, from, to, payload }
+        }));
+    }
+
+    /// The timer that is due although its time has just been given; a fault of the core.
+    pub(super) fn still_due(&self) -> Option<String> {
+        let (at, reason) = self.engine.overdue()?;
+        Some(format!("{reason:?} at {at:?}, now {:?}", self.engine.clock.now))
     }
 
     /// When the core wants to be woken, in world time; never while the machine does not run.
@@ -364,7 +362,7 @@ impl Host {
         if self.power != Power::On {
             return None;
         }
-        let (at, _) = self.node.poll_timeout()?;
+        let (at, _) = self.engine.due()?;
         Some(at.as_nanos().saturating_sub(BOOT_TIME_NS).saturating_add(self.booted_ns))
     }
 
@@ -390,7 +388,7 @@ impl Host {
     /// How a datagram that arrived over `link` reaches the core, if it does.
     pub(super) fn receive(&self, link: emu::LinkId, to: SocketAddr) -> Option<Received> {
         let card = self.card_with(link, to.ip())?;
-        if self.id == 0 {
+        if self.id == GATEWAY {
             return (to.port() == PORT).then_some(Received { socket: LISTENING, local: to.ip() });
         }
         let bound = self.sockets.iter().find(|(_, bound)| **bound == (card, to));
@@ -476,15 +474,14 @@ fn end(server: u8) -> End {
     End { network: Prefix::host(inner::server(server).into()), port: None }
 }
 
-fn node(
+fn engine(
+    id: HostId,
     now: Instant,
     secret: &StaticSecret,
     seed: u64,
     holding: Holding,
     (mode, scheduler, recovery, spread): Bonding,
-) -> Node {
-    let without = holding.without.and_then(|one| Ablation::default().without(one));
-    let ablation = without.unwrap_or_default();
+) -> MemoryEngine {
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
@@ -500,7 +497,9 @@ fn node(
         couples: holding.couples,
         competes: holding.competes,
         reorders: holding.reorders,
-        ablation,
+        ablation: holding.ablation,
     };
-    Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
+    let node = Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET);
+    let listening = (id == GATEWAY).then_some((LISTENING, IpAddr::from([0; 4])));
+    MemoryEngine::in_memory(node, now, listening)
 }

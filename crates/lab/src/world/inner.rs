@@ -6,8 +6,6 @@
 
 use std::net::Ipv4Addr;
 
-use rove_proto::wire::inner::Pieces;
-
 use super::op::{Overreach, Way};
 use crate::emu::Rng;
 use crate::ground::{Call, Talk};
@@ -144,9 +142,10 @@ impl Inner {
         (self.client, self.way, flow as u8)
     }
 
-    /// The packet as a tunnel device hands it over: sometimes in two parts, of which the first has
-    /// all headers.
-    pub(super) fn parts<'a>(&self, packet: &'a [u8]) -> Pieces<'a> {
+    /// The packet as a tunnel device hands it over, and the bytes of its first part, which has all
+    /// headers.
+    pub(super) fn parts(&self) -> (Vec<u8>, usize) {
+        let packet = self.bytes();
         let headers = match self.body {
             Body::Syn(_) => packet.len(),
             Body::Said(_) => packet.len(),
@@ -154,13 +153,12 @@ impl Inner {
             Body::Data(_) | Body::Forbidden(_) => usize::from(LEN_MIN),
         };
         let spare = (packet.len() - headers) as u64;
-        let at = match self.id % 3 {
+        let head = match self.id % 3 {
             0 => packet.len(),
             1 => headers,
             _ => headers + Rng::new(self.id.into()).fork(0x7370).below(spare + 1) as usize,
         };
-        let (head, tail) = packet.split_at(at);
-        Pieces::cut(head, tail)
+        (packet, head)
     }
 
     /// Whether `packet` is this one as a tunnel may deliver it: the same, but for the segment size

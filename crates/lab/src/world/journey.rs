@@ -25,9 +25,9 @@ use super::streams::Known as StreamsKnown;
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, Rng, SECOND};
 use crate::ground::{
-    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Datagrams, DatagramsRun,
-    Download, Flow, FlowRun, Ground, Harm, Heard, Load, Moment, Overheard, Pings, Receiver,
-    Reported, RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble, Work,
+    Act, Beside, Call, Called, Calling, Clock, Connections, Cue, Datagrams, DatagramsRun, Download,
+    Flow, FlowRun, Ground, Harm, Heard, Load, Moment, Overheard, Pings, Receiver, Reported,
+    RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble, Work,
 };
 use acts::Client;
 
@@ -199,13 +199,14 @@ impl Ground for Journey {
         self.carry(kinds, limit_ns, script)
     }
 
-    fn call(
+    fn call_and_pour(
         &mut self,
         call: Call,
         beside: &[Connections],
+        poured: Option<Datagrams>,
         script: &[Cue],
-    ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
-        self.talk(call, beside, script)
+    ) -> Result<Beside, Trouble> {
+        self.talk(call, beside, poured, script)
     }
 
     fn pour(&mut self, datagrams: Datagrams) -> Result<DatagramsRun, Trouble> {

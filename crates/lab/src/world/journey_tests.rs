@@ -1,4 +1,4 @@
-use rove_proto::path::rate::Rate;
+use rove_proto::recovery::rate::Rate;
 use rove_proto::time::Instant;
 
 use super::super::engine::GATEWAY;

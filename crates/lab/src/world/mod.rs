@@ -9,8 +9,8 @@
 //! in the other runs.
 //!
 //! What it decides: who is where, what happens to datagrams, what the shells do. What it refuses
-//! to know: a node's private state. It drives the same four verbs as the real shell and looks at
-//! the same status. Its limits: time passes only between calls, so nothing is learned about
+//! to know: a node's private state. It drives the same engine as the daemon and looks at the same
+//! status. Its limits: time passes only between calls, so nothing is learned about
 //! speed of code; and there is one gateway.
 
 mod agenda;
@@ -57,9 +57,9 @@ pub use op::{
     Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, decode, generate,
 };
 pub use rove_proto::ablation::Heuristic;
-pub use rove_proto::bond::scheduler::Scheduler;
-pub use rove_proto::bond::{Manager, Mode, Spread};
 pub use rove_proto::flow::Hold;
+pub use rove_proto::multipath::scheduler::Scheduler;
+pub use rove_proto::multipath::{Manager, Mode, Spread};
 pub use streams::Known as StreamsKnown;
 pub use watch::Teller;
 

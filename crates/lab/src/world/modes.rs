@@ -12,10 +12,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Manager, Mode, Recovery, Spread};
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;
+use rove_proto::multipath::scheduler::Scheduler;
+use rove_proto::multipath::{Manager, Mode, Recovery, Spread};
 use rove_proto::node::{Command, PathStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
@@ -301,7 +301,7 @@ impl World {
     fn carrying(&self, client: usize) -> [usize; 2] {
         let ends = [(client + 1, self.gateway_key), (GATEWAY, self.clients[client].key)];
         ends.map(|(host, peer)| {
-            let status = self.hosts[host].node.status(peer);
+            let status = self.hosts[host].node().status(peer);
             let now = self.hosts[host].clock(self.now_ns);
             let is_fresh = |path: &PathStatus| {
                 let heard = path.heard_at.map(|at| now.saturating_since(at));

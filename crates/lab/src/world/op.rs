@@ -5,10 +5,10 @@
 //! ("swarm testing", Groce et al., ISSTA 2012): a run without restarts gets deeper into moves than
 //! one that has a bit of everything.
 
-use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;
+use rove_proto::multipath::scheduler::Scheduler;
+use rove_proto::multipath::{Mode, Recovery, Spread};
 
 use super::connect::{Talk, strew};
 use super::modes;

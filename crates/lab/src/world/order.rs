@@ -144,7 +144,7 @@ impl World {
         let access = self.access_of_card(client, card);
         let key = self.clients[client].key;
         let used = |host: usize, peer| {
-            let status = self.hosts[host].node.status(peer)?;
+            let status = self.hosts[host].node().status(peer)?;
             status.paths.into_iter().find(|path| path.in_use)
         };
         let up = used(client + 1, self.gateway_key).and_then(|path| path.link);

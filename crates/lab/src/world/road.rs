@@ -14,13 +14,13 @@ use super::streams::Known;
 use super::watch::Watch;
 use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND, earliest};
 use crate::ground::{self, Call, Terrain};
-use rove_proto::ablation::Heuristic;
-use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Manager, Mode, Spread};
+use rove_proto::ablation::{Ablation, Heuristic};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
 use rove_proto::flow::priority::{Level, Priorities};
 use rove_proto::flow::rules::Assist;
+use rove_proto::multipath::scheduler::Scheduler;
+use rove_proto::multipath::{Manager, Mode, Spread};
 use rove_proto::node::Command;
 use rove_proto::wire::{self, control::Prefix};
 
@@ -121,7 +121,7 @@ impl Tunnelled {
                 couples: terrain.couples,
                 competes: terrain.competes,
                 reorders: terrain.reorders,
-                without: terrain.without.and_then(Heuristic::named),
+                ablation: ablation(terrain),
             },
             beside: beside.len(),
             mode: match terrain.mode {
@@ -300,4 +300,11 @@ impl Road for Bare {
     fn connections(&mut self) -> &mut Connections {
         &mut self.connections
     }
+}
+
+/// What both ends of the tunnel go without.
+fn ablation(terrain: &Terrain) -> Ablation {
+    let without = terrain.without.and_then(Heuristic::named);
+    let ablation = without.and_then(|one| Ablation::NONE.without(one)).unwrap_or_default();
+    terrain.asks.map_or(ablation, |note| ablation.noting(note))
 }

@@ -16,8 +16,8 @@
 
 use std::net::SocketAddr;
 
-use rove_proto::bond::Mode;
 use rove_proto::id::Transport;
+use rove_proto::multipath::Mode;
 use rove_proto::node::{Command, PeerState};
 
 use super::agenda::Task;
@@ -218,7 +218,7 @@ impl World {
     fn is_on_stream(&self, client: usize) -> bool {
         let ends = [(client + 1, self.gateway_key), (GATEWAY, self.clients[client].key)];
         ends.into_iter().any(|(host, peer)| {
-            let status = self.hosts[host].node.status(peer);
+            let status = self.hosts[host].node().status(peer);
             let used = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
             used.is_some_and(|path| path.route.socket.transport() == Transport::Stream)
         })
@@ -228,7 +228,7 @@ impl World {
     /// may have crossed the last time.
     fn connect_those_down(&mut self) -> Result<(), Breach> {
         for host in 1..self.hosts.len() {
-            let status = self.hosts[host].node.status(self.gateway_key);
+            let status = self.hosts[host].node().status(self.gateway_key);
             if status.is_some_and(|status| matches!(status.state, PeerState::Down(_))) {
                 self.invite_again(host - 1)?;
                 self.command(host, Command::Connect(self.gateway_key))?;
@@ -336,7 +336,7 @@ impl World {
     /// what the node thinks.
     fn is_behind_nat(&self, client: usize) -> bool {
         let host = &self.hosts[client + 1];
-        let Some(status) = host.node.status(self.gateway_key) else { return false };
+        let Some(status) = host.node().status(self.gateway_key) else { return false };
         let link = status.paths.iter().find(|path| path.in_use).and_then(|path| path.link);
         let card = link.and_then(|link| host.cards.get(link.0 as usize - 1)?.as_ref());
         card.is_some_and(|card| self.place.access(client, card.access).nat.is_some())
@@ -363,7 +363,7 @@ impl World {
             ("gateway", &self.hosts[GATEWAY], self.clients[client].key),
         ];
         let lines = ends.map(|(name, host, peer)| {
-            let status = host.node.status(peer).map(|status| {
+            let status = host.node().status(peer).map(|status| {
                 let paths = status.paths.iter().map(|p| {
                     format!(
                         "\n    #{} {:?} -> {} use {} shared {} {:?} {:?} mtu {} nat {} heard {:?}",
@@ -387,7 +387,7 @@ impl World {
                     paths.collect::<String>()
                 )
             });
-            let drops: Vec<_> = host.node.drops().iter().map(|(r, n)| (r.label(), n)).collect();
+            let drops: Vec<_> = host.node().drops().iter().map(|(r, n)| (r.label(), n)).collect();
             format!(
                 "  {name} {:?} at {:?}: {}\n    cards {:?}\n    drops {drops:?}",
                 host.power,

@@ -3,8 +3,9 @@
 
 use std::net::SocketAddr;
 
+use rove_engine::memory::MemoryEngine;
 use rove_proto::id::{SocketId, Transport};
-use rove_proto::node::{Meta, Node, PeerStatus};
+use rove_proto::node::{Meta, PeerStatus};
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
 use rove_proto::wire::handshake::MAC_LEN;
@@ -119,7 +120,7 @@ impl World {
     /// The client that the gateway reaches at `remote`, as far as it thinks.
     pub(super) fn client_at(&mut self, remote: SocketAddr) -> Option<HostId> {
         let there = |host: HostId| {
-            let status = self.hosts[GATEWAY].node.status(self.clients[host - 1].key);
+            let status = self.hosts[GATEWAY].node().status(self.clients[host - 1].key);
             status.is_some_and(|status| status.paths.iter().any(|p| p.remote() == remote))
         };
         // Mostly whoever was there the last time.
@@ -212,7 +213,11 @@ impl World {
             self.put(host, Input::Bytes(packet));
             return Ok(());
         }
-        self.act(host, |node, now, out| node.handle_tun(now, in_parts(&packet), out))
+        self.act(host, |engine| {
+            let (packet, head) = in_parts(packet);
+            engine.device.push_cut(packet, head);
+            engine.read_tun();
+        })
     }
 
     /// Runs a turn of a busy host's shell, which reads all arrived packets and handles all due
@@ -221,7 +226,7 @@ impl World {
         self.hosts[host].turn_ns = None;
         self.take_in(host)?;
         if self.hosts[host].wake_ns().is_some_and(|due_ns| due_ns <= self.now_ns) {
-            self.wake(host, Node::handle_timeout)?;
+            self.wake(host, MemoryEngine::timeout)?;
         }
         self.hosts[host].draw_late();
         self.rearm(host);
@@ -263,19 +268,24 @@ impl World {
             return Ok(());
         }
         let now_ns = self.now_ns;
-        self.act(host, |node, now, out| {
+        self.act(host, |engine| {
+            // Packets and datagrams keep their order of arrival.
             for input in inputs.drain(..) {
-                match input {
-                    Input::Packet(inner) => {
-                        node.handle_tun(now, inner.parts(&inner.bytes()), out);
+                let (packet, head) = match input {
+                    Input::Packet(inner) => inner.parts(),
+                    Input::Bytes(packet) => in_parts(packet),
+                    Input::Datagram { meta, at_ns, payload, .. } => {
+                        engine.read_tun();
+                        let waited = Duration::from_nanos(now_ns - at_ns);
+                        engine.sockets.push(Meta { waited, ..meta }, payload);
+                        continue;
                     }
-                    Input::Bytes(packet) => node.handle_tun(now, in_parts(&packet), out),
-                    Input::Datagram { meta, at_ns, mut payload, .. } => {
-                        let meta = Meta { waited: Duration::from_nanos(now_ns - at_ns), ..meta };
-                        node.handle_datagram(now, meta, &mut payload, out);
-                    }
-                }
+                };
+                engine.receive();
+                engine.device.push_cut(packet, head);
             }
+            engine.receive();
+            engine.read_tun();
         })
     }
 
@@ -342,7 +352,7 @@ impl World {
 
     /// Everything that can be seen of a host's node.
     fn view(&self, host: HostId) -> View {
-        let node = &self.hosts[host].node;
+        let node = self.hosts[host].node();
         View {
             statuses: self.statuses(host),
             peers: node.peers().count(),

@@ -33,7 +33,7 @@ impl Parcel {
     }
 
     /// The packet, to be changed.
-    pub fn packet_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn packet_mut(&mut self) -> &mut [u8] {
         &mut self.sheet[..self.len]
     }
 

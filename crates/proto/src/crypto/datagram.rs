@@ -46,7 +46,7 @@ impl SealKey {
     /// The profile ID under which datagram `number` of `profile` travels. Aliases are spread over
     /// the numbers by a keyed multiplication, so that they do not follow each other in a pattern;
     /// nothing rests on it, and the receiver takes any.
-    pub const fn profile_id(&self, profile: Profile, number: PacketNumber) -> ProfileId {
+    pub(crate) const fn profile_id(&self, profile: Profile, number: PacketNumber) -> ProfileId {
         let spread = (number ^ self.0.alias_pick).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0.profiles.alias(profile, (spread >> 62) as u8)
     }

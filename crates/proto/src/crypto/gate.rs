@@ -35,7 +35,7 @@ pub struct Gate {
 pub enum Verdict {
     /// Go on. Under load this also means that the source address is proven.
     Pass,
-    /// Answer with [`Gate::cookie_reply`] and do nothing else.
+    /// Answer with `Gate::cookie_reply` and do nothing else.
     Challenge,
     /// Say nothing.
     Drop(DropReason),
@@ -55,7 +55,7 @@ impl Gate {
 
     /// Changes the cookie secret when its time is over. Called before each message rather than by
     /// a timer, so an idle node need not wake for it.
-    pub fn rotate(&mut self, rng: &mut dyn Rng, now: Instant) {
+    pub(crate) fn rotate(&mut self, rng: &mut dyn Rng, now: Instant) {
         let age = now.saturating_since(self.rotated_at);
         if age < COOKIE_ROTATION {
             return;
@@ -80,7 +80,7 @@ impl Gate {
     }
 
     /// Whether message A or B carries a valid cookie for `source`.
-    pub fn is_proven(&self, message: &[u8], source: SocketAddr) -> bool {
+    pub(crate) fn is_proven(&self, message: &[u8], source: SocketAddr) -> bool {
         Parts::of(message).is_some_and(|parts| self.has_cookie(&parts, source))
     }
 
@@ -88,7 +88,7 @@ impl Gate {
     ///
     /// # Errors
     /// [`DropReason::Malformed`] when `message` is neither A nor B.
-    pub fn cookie_reply(
+    pub(crate) fn cookie_reply(
         &self,
         rng: &mut dyn Rng,
         message: &[u8],

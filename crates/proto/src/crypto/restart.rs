@@ -40,12 +40,12 @@ impl std::fmt::Debug for RestartKey {
 
 impl RestartToken {
     /// Equality whose time does not tell where two tokens differ.
-    pub fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         mac::same(&self.0, &other.0)
     }
 
     /// What answers this keepalive, if this is the token of its index.
-    pub fn answer(&self, keepalive: Keepalive) -> KeepaliveProof {
+    pub(crate) fn answer(&self, keepalive: Keepalive) -> KeepaliveProof {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
         let mut proof = [0; PROOF_LEN];
         let mac = mac::truncated(&key, &keepalive.emit());
@@ -56,7 +56,7 @@ impl RestartToken {
 
 impl KeepaliveProof {
     /// Equality whose time does not tell where two proofs differ.
-    pub fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         mac::same(&self.0, &other.0)
     }
 }

@@ -47,7 +47,7 @@ pub struct Known {
 
 impl Known {
     /// A flow between these ports of which nothing else is known.
-    pub const fn by_ports(ports: (u16, u16)) -> Self {
+    pub(crate) const fn by_ports(ports: (u16, u16)) -> Self {
         Self { ports, is_wanted_early: false, is_rtp: false }
     }
 }

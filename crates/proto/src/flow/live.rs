@@ -55,7 +55,7 @@ impl Early {
 
 /// How much may be sent.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Allowance {
+pub(crate) struct Allowance {
     /// Bytes per second.
     pub rate: f64,
     /// Bytes at once.
@@ -64,14 +64,14 @@ pub struct Allowance {
 
 /// What has been spent of an allowance.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Spent {
+pub(crate) struct Spent {
     spent: f64,
     at: Instant,
 }
 
 impl Spent {
     /// Whether `len` more bytes may be sent now; they count as sent if so.
-    pub fn take(&mut self, now: Instant, allowance: Allowance, len: usize) -> bool {
+    pub(crate) fn take(&mut self, now: Instant, allowance: Allowance, len: usize) -> bool {
         let passed = now.saturating_since(self.at).as_secs_f64();
         self.spent = (self.spent - passed * allowance.rate).max(0.0);
         self.at = now;
@@ -87,7 +87,7 @@ impl Spent {
 
 /// A flow that may be of no use late, and by which paths it goes.
 #[derive(Debug, Default)]
-pub struct LiveFlow {
+pub(crate) struct LiveFlow {
     pub(super) observed_at: Instant,
     /// Its user said so.
     pub(super) is_wanted_early: bool,
@@ -110,7 +110,7 @@ pub struct LiveFlow {
 impl LiveFlow {
     /// Whether a packet of `len` bytes of it may leave early. A flow that is too much for that is
     /// not cut in two, of which one overtakes the other: all of it waits for a while.
-    pub fn may_leave(&mut self, now: Instant, allowance: Allowance, len: usize) -> bool {
+    pub(crate) fn may_leave(&mut self, now: Instant, allowance: Allowance, len: usize) -> bool {
         if self.waits(now) {
             return false;
         }
@@ -182,7 +182,7 @@ impl Flows {
     }
 
     /// Whether the flow at a place is of no use late, to change.
-    pub fn live_mut(&mut self, place: Place) -> Option<&mut LiveFlow> {
+    pub(crate) fn live_mut(&mut self, place: Place) -> Option<&mut LiveFlow> {
         self.table.flow_mut(place)?.live.as_deref_mut()
     }
 
@@ -196,6 +196,32 @@ impl Flows {
 fn rtp_header(packet: Pieces<'_>, at: usize) -> Option<Header> {
     let len = packet.len().checked_sub(at)?;
     Header::parse(packet.head.get(at..)?, len)
+}
+
+/// How an inner packet came, as far as it matters to what is live.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Came {
+    /// By the one path that carries.
+    Alone,
+    /// By this one of several.
+    Beside(PathId),
+    /// In its turn, by whichever of several.
+    InTurn,
+}
+
+impl Flows {
+    /// An inner packet has come that the peer may send.
+    pub fn hear(&mut self, now: Instant, came: Came, packet: &InnerPacket<'_>) {
+        if let Some(place) = self.observe(now, Direction::In, packet)
+            && let Came::Beside(path) = came
+            && let Some(flow) = self.live_mut(place)
+        {
+            flow.came = Some((path, now));
+            if flow.leaves == Some(path) {
+                flow.came_back_at = Some(now);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

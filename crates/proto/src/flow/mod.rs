@@ -19,41 +19,26 @@
 //! Before the first such acknowledgement of a connection it is written down
 //! ([`Flows::poll_record`]), so that this holds for a crash as well.
 
-mod aggregate;
-mod breakoff;
-mod cache;
 pub mod clamp;
 pub mod classify;
-mod datagrams;
-mod heads;
-mod hold;
 pub mod live;
-mod memory;
-mod narrow;
 mod order;
 mod packet;
-mod patience;
-mod predict;
+mod pep;
 pub mod priority;
 pub mod record;
 pub mod report;
-mod resume;
 pub mod rtp;
 pub mod rules;
-mod share;
-mod speak;
 pub mod table;
-mod tcp;
 pub mod treatment;
-mod trip;
 pub mod tuple;
-mod unreached;
 mod verdict;
-mod worth;
+pub mod waiting;
 
-pub(crate) use memory::Account;
-pub use memory::Memory;
-pub use resume::assist::Entrance;
+pub(crate) use pep::memory::Account;
+pub use pep::memory::Memory;
+pub use pep::resume::assist::Entrance;
 pub use verdict::{Change, Passage, Verdict};
 
 use std::collections::BTreeSet;
@@ -61,19 +46,19 @@ use std::collections::BTreeSet;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{Headers, InnerPacket};
 use crate::wire::tcp::Segment;
-use aggregate::Aggregate;
-use breakoff::Broken;
 use classify::{Known, classify};
-use datagrams::Questions;
 use live::Early;
-use narrow::{Race, Room};
 use order::Order;
+use pep::aggregate::Aggregate;
+use pep::breakoff::Broken;
+use pep::datagrams::Questions;
+use pep::narrow::{Race, Room};
+use pep::tcp::{Connection, Phase, State};
+use pep::unreached::Nowhere;
+use pep::worth::Networks;
 use rules::{Assist, Rules};
 use table::{Place, Table};
-use tcp::{Connection, Phase, State};
 use tuple::{Direction, Tuple};
-use unreached::Nowhere;
-use worth::Networks;
 
 /// Connections whose last word is repeated while there is no way.
 const NEWS_MAX: usize = 4;
@@ -95,14 +80,14 @@ fn hash_of(tuple: &Tuple) -> u32 {
     hash
 }
 
-/// The bucket, among those of `bond`, of what leaves of a flow with this hash.
+/// The bucket, among those of `multipath`, of what leaves of a flow with this hash.
 #[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
 pub const fn bucket(hash: u32) -> u8 {
     hash as u8
 }
 
 /// The same of a flow by its two ends, the local one first.
-pub fn bucket_of(tuple: &Tuple) -> u8 {
+pub(crate) fn bucket_of(tuple: &Tuple) -> u8 {
     bucket(hash_of(tuple))
 }
 
@@ -211,7 +196,7 @@ impl Flows {
     }
 
     /// What is done for connections that are seen from now on.
-    pub fn set_rules(&mut self, rules: Rules) {
+    pub(crate) fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
     }
 
@@ -262,7 +247,7 @@ impl Flows {
     }
 
     /// Which connections are to be assisted.
-    pub const fn wants_assist(&self) -> Assist {
+    pub(crate) const fn wants_assist(&self) -> Assist {
         self.rules.assist()
     }
 
@@ -272,7 +257,7 @@ impl Flows {
     }
 
     /// Whether somebody waits for there to be a way.
-    pub const fn is_waiting(&self) -> bool {
+    pub(crate) const fn is_waiting(&self) -> bool {
         self.is_waiting
     }
 
@@ -475,13 +460,13 @@ impl Flows {
 
     /// When those who wait will have waited for `patience`, and are to be told that it is over;
     /// `None` while nobody was promised anything, or there is a way.
-    pub fn outlasted(&self, patience: Duration) -> Option<Instant> {
+    pub(crate) fn outlasted(&self, patience: Duration) -> Option<Instant> {
         (self.is_owing && !self.is_up).then(|| self.lost_at + patience)
     }
 
     /// There was no way for too long: each connection that was promised something is broken off,
     /// and the rest is forgotten.
-    pub fn abandon(&mut self, now: Instant, memory: &mut Memory) {
+    pub(crate) fn abandon(&mut self, now: Instant, memory: &mut Memory) {
         let all: Vec<_> = self.table.iter_mut().map(|(place, flow)| (place, flow.owes())).collect();
         for (place, owes) in all {
             if !owes {

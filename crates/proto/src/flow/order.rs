@@ -9,7 +9,7 @@
 //! ports have no record, but an order as well.
 
 use super::bucket;
-use crate::bond::BUCKETS;
+use crate::multipath::BUCKETS;
 use crate::time::{Duration, Instant};
 
 /// Who sent so many bytes keeps its order: what QUIC may send at first (RFC 9002, 7.2), and more

@@ -3,17 +3,17 @@
 //! Decides whether it goes on, and whether as it is. What this end says itself comes out of
 //! [`Flows::poll`], and by which path anything goes is not known here.
 
-use super::cache::Payload;
 use super::classify::{Known, classify};
-use super::memory::Memory;
-use super::resume::Told;
-use super::resume::assist::ASSISTED_MAX;
 use super::table::Place;
-use super::tcp::{Connection, Notice, Phase, State};
 use super::tuple::{Direction, Tuple};
 use super::verdict::{Change, Passage, Verdict};
-use super::worth::Networks;
 use super::{Assists, Flows, Hold};
+use crate::flow::pep::cache::Payload;
+use crate::flow::pep::memory::Memory;
+use crate::flow::pep::resume::Told;
+use crate::flow::pep::resume::assist::ASSISTED_MAX;
+use crate::flow::pep::tcp::{Connection, Notice, Phase, State};
+use crate::flow::pep::worth::Networks;
 use crate::time::Instant;
 use crate::wire::inner::{Headers, InnerPacket, Pieces};
 use crate::wire::tcp::{Flags, Segment};

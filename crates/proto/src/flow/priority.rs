@@ -88,7 +88,7 @@ impl Priorities {
     }
 
     /// Whether any flow can be preferred to one of this level.
-    pub fn prefers_to(&self, level: Level) -> bool {
+    pub(crate) fn prefers_to(&self, level: Level) -> bool {
         let named = self.ends.iter().map(|&(_, level)| level);
         !self.is_empty() && named.chain([Level::default()]).any(|other| other < level)
     }

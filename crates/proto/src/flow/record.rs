@@ -2,14 +2,15 @@
 //! table. A connection is one part of it (`Connection`), realtime traffic another (`LiveFlow`);
 //! a part that a flow does not need is not there.
 //!
-//! This module decides which class a flow has. Other modules decide what follows from the class.
+//! `classify` decides the class of a flow from what is noted here. Other modules decide what
+//! follows from the class.
 
 use super::classify::{Class, Known, classify};
 use super::live::LiveFlow;
 use super::priority::Priorities;
 use super::report::{FlowReport, FlowState, Stage, Why};
-use super::tcp::Connection;
 use super::tuple::Tuple;
+use crate::flow::pep::tcp::Connection;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::TCP;

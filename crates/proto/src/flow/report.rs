@@ -8,13 +8,13 @@
 use std::fmt;
 
 use super::classify::Class;
-use super::memory::NoRoom;
 use super::priority::Level;
 use super::rules::By;
-use super::tcp::{Connection, Phase, State};
 use super::tuple::Tuple;
 use super::{Flows, Hold};
-use crate::bond::codel::Bound;
+use crate::flow::pep::memory::NoRoom;
+use crate::flow::pep::tcp::{Connection, Phase, State};
+use crate::multipath::codel::Bound;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 

@@ -71,7 +71,7 @@ impl Header {
 
 /// What the datagrams of one flow look like, both directions together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Likeness {
+pub(crate) struct Likeness {
     /// Of each direction, the newest of each stream, the one heard of last first.
     streams: [[Option<Header>; STREAMS]; 2],
     /// Of the last datagrams, which continued a stream; the newest is the lowest bit.
@@ -88,7 +88,7 @@ impl Likeness {
     /// It is once most of the last sixteen datagrams, five at least, continue a stream, and no
     /// longer when fewer than a quarter do: what opens the way for a call and what reports on it
     /// go between.
-    pub fn note(&mut self, from_here: bool, header: Option<Header>) -> bool {
+    pub(crate) fn note(&mut self, from_here: bool, header: Option<Header>) -> bool {
         let continues = header.is_some_and(|header| self.follow(from_here, header));
         self.recent = self.recent << 1 | u16::from(continues);
         self.seen = (self.seen + 1).min(WINDOW);
@@ -102,7 +102,7 @@ impl Likeness {
     }
 
     /// Whether the flow is RTP.
-    pub const fn is_rtp(&self) -> bool {
+    pub(crate) const fn is_rtp(&self) -> bool {
         self.is_rtp
     }
 

@@ -13,10 +13,10 @@ use std::cmp::Reverse;
 
 use super::classify::Class;
 use super::live::LiveFlow;
-use super::predict::Prediction;
 use super::record::Flow;
-use super::tcp::{Connection, Phase, State};
 use super::tuple::{Direction, Tuple};
+use crate::flow::pep::predict::Prediction;
+use crate::flow::pep::tcp::{Connection, Phase, State};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{Headers, Pieces};
 use crate::wire::tcp::Segment;

@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::flow::cache::Payload;
 use crate::flow::classify::Class;
-use crate::flow::memory::Memory;
-use crate::flow::tcp::State;
+use crate::flow::pep::cache::Payload;
+use crate::flow::pep::memory::Memory;
+use crate::flow::pep::tcp::State;
 use crate::time::Duration;
 use crate::wire::tcp::Seq;
 

@@ -1,6 +1,6 @@
 //! How a packet is treated on its way out where several paths carry. This is decided here and
-//! nowhere else, by the class of its flow, by the packet itself and by its user's priorities. The
-//! peer decides what follows from it for paths and queues.
+//! nowhere else, by the class of its flow, by the packet itself and by its user's priorities.
+//! `bonding` decides what follows from it for paths and queues.
 
 use super::classify::Class;
 use super::priority::Level;
@@ -14,7 +14,7 @@ use crate::wire::tcp::{Flags, Segment};
 
 /// Datagrams up to this length are questions, answers or voice, if they are not TCP's. They wait
 /// only for their own flow, if that sends much.
-pub const SMALL: usize = 300;
+pub(crate) const SMALL: usize = 300;
 
 /// How one packet is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ impl Flows {
     }
 
     /// A packet leaves in its turn: what follows of its flow may have to follow it.
-    pub fn leaves_in_turn(&mut self, now: Instant, packet: &InnerPacket<'_>, hash: u32) {
+    pub(crate) fn leaves_in_turn(&mut self, now: Instant, packet: &InnerPacket<'_>, hash: u32) {
         // TCP has numbers of its own for what it acknowledges.
         if !packet.is_tcp() {
             self.order.note(now, hash, packet.len());

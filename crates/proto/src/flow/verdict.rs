@@ -17,7 +17,7 @@ pub enum Passage {
 
 impl Passage {
     /// It is sent now, and nothing of it is kept.
-    pub const WHOLE: Self = Self::Goes { kept: 0 };
+    pub(crate) const WHOLE: Self = Self::Goes { kept: 0 };
 }
 
 /// What is to become of a packet from the tunnel.

@@ -3,8 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Node, PEERS_MAX, PeerConfig};
-use crate::bond::scheduler::Scheduler;
-use crate::bond::{Mode, Recovery, Spread};
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::Flows;
@@ -13,12 +11,14 @@ use crate::flow::priority::Priorities;
 use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
 use crate::id::{PeerKey, SessionIndex, SocketId};
+use crate::multipath::scheduler::Scheduler;
+use crate::multipath::{Mode, Recovery, Spread};
 use crate::outbox::{Outbox, Route};
-use crate::peer::answers::Answers;
-use crate::peer::index::Slot;
-use crate::peer::{Event, Link, Peer, SideConfig, StreamTo};
+use crate::peer::{Peer, SideConfig};
 use crate::role::Access;
+use crate::session::index::Slot;
 use crate::time::Instant;
+use crate::tunnel::{Event, Link, StreamTo};
 use crate::wire::control::Prefix;
 
 /// A change from the control plane.
@@ -57,7 +57,7 @@ pub enum Command {
     SetStreams {
         /// The gateway.
         peer: PeerKey,
-        /// The streams; at most [`STREAMS_MAX`](crate::peer::STREAMS_MAX) are tried.
+        /// The streams; at most [`STREAMS_MAX`](crate::tunnel::STREAMS_MAX) are tried.
         streams: Vec<StreamTo>,
         /// Whether the gateway is reached by them alone, and never by UDP.
         alone: bool,
@@ -121,6 +121,7 @@ pub enum Command {
 impl Node {
     /// A change from the control plane.
     pub fn handle_command(&mut self, now: Instant, command: Command, out: &mut Outbox) {
+        self.settle(now, out);
         let done = match command {
             Command::AddPeer(config) => self.add_peer(now, *config, out),
             Command::RevokePeer(peer) => self.revoke_peer(now, peer, out),
@@ -131,13 +132,13 @@ impl Node {
             Command::SetLinks(links) => {
                 self.each_peer(now, out, |p, cx| p.links_changed(cx, &links))
             }
-            Command::SetRemotes { peer, remotes } => self.for_peer(now, peer, out, |peer, cx| {
-                peer.set_remotes(cx, remotes);
-            }),
-            Command::SetStreams { peer, streams, alone } => {
-                self.for_peer(now, peer, out, |peer, cx| peer.set_streams(cx, streams, alone))
+            Command::SetRemotes { peer, remotes } => {
+                self.for_peer(now, peer, out, |p, cx| p.tunnel.set_remotes(cx, remotes))
             }
-            Command::Connect(peer) => self.for_peer(now, peer, out, Peer::want),
+            Command::SetStreams { peer, streams, alone } => {
+                self.for_peer(now, peer, out, |p, cx| p.tunnel.set_streams(cx, streams, alone))
+            }
+            Command::Connect(peer) => self.for_peer(now, peer, out, |p, cx| p.tunnel.want(cx)),
             Command::Close { peer, code } => {
                 self.for_peer(now, peer, out, |peer, cx| peer.close(cx, code))
             }
@@ -146,7 +147,7 @@ impl Node {
             }
             Command::Announce(addresses) => {
                 self.announced.set(addresses);
-                self.each_peer(now, out, |peer, cx| peer.announce(cx))
+                self.each_peer(now, out, |peer, cx| peer.tunnel.announce(cx))
             }
             Command::Recall { route, index } => {
                 let is_sent = self.notices.send(route, index, out);
@@ -227,8 +228,7 @@ impl Node {
         let mut flows = Flows::new(self.config.hold.clone(), secret);
         flows.set_priorities(&mut self.memory, self.priorities.clone());
         flows.set_early(self.early.clone());
-        let answers = Answers::new(secret.rotate_left(16));
-        let mut peer = Peer::new(now, slot, config, run_of(secret), flows, answers);
+        let mut peer = Peer::new(now, slot, config, run_of(secret), flows, secret.rotate_left(16));
         peer.leave_out(self.config.ablation);
         self.peers[slot.0 as usize] = Some(peer);
         self.answer_waiting(now, key, out)
@@ -288,7 +288,7 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         self.responder.forget_socket(socket);
-        let uses = |slot: &Slot| self.peer(*slot).is_some_and(|peer| peer.uses(socket));
+        let uses = |slot: &Slot| self.peer(*slot).is_some_and(|peer| peer.tunnel.uses(socket));
         let slots: Vec<_> = self.by_key.values().copied().filter(uses).collect();
         for slot in slots {
             self.with_peer(now, slot, out, |peer, cx| {
@@ -304,7 +304,7 @@ impl Node {
         now: Instant,
         key: PeerKey,
         out: &mut Outbox,
-        verb: impl FnOnce(&mut Peer, &mut crate::peer::Context<'_>),
+        verb: impl FnOnce(&mut Peer, &mut crate::tunnel::Context<'_>),
     ) -> Result<(), DropReason> {
         let slot = *self.by_key.get(&key).ok_or(DropReason::NoRoute)?;
         self.with_peer(now, slot, out, |peer, cx| {
@@ -317,7 +317,7 @@ impl Node {
         &mut self,
         now: Instant,
         out: &mut Outbox,
-        mut verb: impl FnMut(&mut Peer, &mut crate::peer::Context<'_>),
+        mut verb: impl FnMut(&mut Peer, &mut crate::tunnel::Context<'_>),
     ) -> Result<(), DropReason> {
         let slots: Vec<_> = self.by_key.values().copied().collect();
         for slot in slots {

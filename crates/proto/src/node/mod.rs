@@ -16,14 +16,13 @@ mod command;
 mod flows;
 mod half_open;
 mod notices;
+mod peers;
 mod respond;
 mod routes;
 mod timers;
 
-pub use crate::peer::{
-    ALARM_TIME, Config, Event, Link, PathStatus, PeerConfig, PeerState, PeerStatus, Reason,
-    SharedKey, SideConfig, StreamTo,
-};
+pub use crate::peer::{ALARM_TIME, PeerConfig, Reason, SharedKey, SideConfig};
+pub use crate::tunnel::{Config, Event, Link, PathStatus, PeerState, PeerStatus, StreamTo};
 pub use command::Command;
 pub use flows::{FLOWS_PER_PAGE, FlowsFrom, FlowsPage};
 
@@ -37,10 +36,11 @@ use crate::flow::live::Early;
 use crate::flow::priority::Priorities;
 use crate::id::{PeerKey, SocketId};
 use crate::outbox::{Outbox, Route};
-use crate::peer::announce::Announced;
-use crate::peer::index::{IndexTable, Slot};
-use crate::peer::{Context, Peer};
+use crate::peer::Peer;
+use crate::session::index::{IndexTable, Slot};
 use crate::time::{Duration, Instant};
+use crate::tunnel::Context;
+use crate::tunnel::announce::Announced;
 use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::RestartNotice;
 use crate::wire::{Kind, data, handshake, inner};
@@ -50,6 +50,8 @@ use respond::Responder;
 use routes::Routes;
 use timers::Timers;
 
+/// Peers whose datagrams wait to be settled together: more than one read of a socket returns.
+const UNSETTLED_MAX: usize = 64;
 /// Peers of one node.
 pub const PEERS_MAX: usize = 65_536;
 
@@ -77,6 +79,8 @@ pub struct Node {
     timers: Timers,
     /// The peer that was called last, whose timer may have to be set.
     touched: Option<Slot>,
+    /// Peers that datagrams of this batch came from.
+    unsettled: Vec<Slot>,
     responder: Responder,
     events: VecDeque<Event>,
     drops: Drops,
@@ -117,6 +121,7 @@ impl Node {
             routes: Routes::default(),
             timers: Timers::default(),
             touched: None,
+            unsettled: Vec::new(),
             responder,
             events: VecDeque::new(),
             drops: Drops::default(),
@@ -133,6 +138,7 @@ impl Node {
 
     /// An inner packet from the TUN.
     pub fn handle_tun(&mut self, now: Instant, packet: Pieces<'_>, out: &mut Outbox) {
+        self.settle(now, out);
         let sent = InnerPacket::parse(packet).and_then(|packet| {
             let slot = self.routes.find(packet.headers.destination).ok_or(DropReason::NoRoute)?;
             self.with_peer(now, slot, out, |peer, cx| peer.send_inner(cx, &packet))
@@ -148,8 +154,19 @@ impl Node {
         datagram: &mut [u8],
         out: &mut Outbox,
     ) {
+        self.receive(now, meta, datagram, out);
+        self.settle(now, out);
+    }
+
+    /// The same for one of a batch: opens the datagram and delivers what is in it.
+    /// [`Self::settle`] must follow after the last one. The other verbs call it themselves.
+    pub fn receive(&mut self, now: Instant, meta: Meta, datagram: &mut [u8], out: &mut Outbox) {
         let route = Route { socket: meta.socket, local: meta.local, remote: meta.remote };
-        let taken = match Kind::of(datagram) {
+        let kind = Kind::of(datagram);
+        if kind != Some(Kind::Data) {
+            self.settle(now, out);
+        }
+        let taken = match kind {
             Some(Kind::Data) => self.data(now, (route, now - meta.waited), datagram, out),
             Some(Kind::HandshakeA | Kind::HandshakeB) => self.handshake(now, route, datagram, out),
             Some(Kind::Response) => self.response(now, datagram, out),
@@ -167,6 +184,7 @@ impl Node {
 
     /// Time has passed. Peers whose time has come do what is due.
     pub fn handle_timeout(&mut self, now: Instant, out: &mut Outbox) {
+        self.settle(now, out);
         self.responder.expire(now);
         self.settle_timer();
         // Each peer once: what is still due afterwards is a mistake that must not hang the thread.
@@ -188,6 +206,7 @@ impl Node {
 
     /// When to call [`Node::handle_timeout`], and why; `None` while nothing is awaited.
     pub fn poll_timeout(&self) -> Option<(Instant, Reason)> {
+        debug_assert!(self.unsettled.is_empty(), "`settle` follows the last datagram of a batch");
         let touched = self.touched.and_then(|slot| self.peer(slot));
         let touched = touched.and_then(|peer| peer.poll_timeout(&self.config));
         let spare = self.memory.due().map(|due| (due, Reason::Memory));
@@ -212,7 +231,7 @@ impl Node {
 
     /// The epoch that the session with `peer` sends under: for tests of its limits.
     #[cfg(test)]
-    pub(crate) fn epoch_of(&mut self, peer: PeerKey) -> Option<&mut crate::peer::epoch::Epoch> {
+    pub(crate) fn epoch_of(&mut self, peer: PeerKey) -> Option<&mut crate::session::epoch::Epoch> {
         let slot = *self.by_key.get(&peer)?;
         self.peers.get_mut(slot.0 as usize)?.as_mut()?.current_epoch()
     }
@@ -221,11 +240,6 @@ impl Node {
     #[cfg(test)]
     pub(crate) fn session_with(&self, peer: PeerKey) -> Option<&Peer> {
         self.peer(*self.by_key.get(&peer)?)
-    }
-
-    /// Every peer, in the order of their keys.
-    pub fn peers(&self) -> impl ExactSizeIterator<Item = PeerKey> + '_ {
-        self.by_key.keys().copied()
     }
 
     /// Session indices that lead somewhere now: what all sessions and handshakes hold together.
@@ -248,9 +262,16 @@ impl Node {
             }
             return Err(DropReason::UnknownIndex);
         };
-        self.with_peer(now, lead.slot, out, |peer, cx| {
+        let was_settled = self.with_peer(now, lead.slot, out, |peer, cx| {
             peer.receive(cx, lead, (route, came_at), datagram)
-        })
+        })?;
+        if was_settled {
+            self.unsettled.push(lead.slot);
+        }
+        if self.unsettled.len() >= UNSETTLED_MAX {
+            self.settle(now, out);
+        }
+        Ok(())
     }
 
     /// A client asks whether this gateway still has its session. A restart notice would be longer
@@ -265,7 +286,7 @@ impl Node {
         let keepalive = Keepalive::parse(datagram)?;
         let lead = self.indices.find(keepalive.index).ok_or(DropReason::UnknownIndex)?;
         self.with_peer(now, lead.slot, out, |peer, cx| {
-            peer.answer_keepalive(cx, lead, route, keepalive)
+            peer.tunnel.answer_keepalive(cx, lead, route, keepalive)
         })
     }
 
@@ -278,7 +299,7 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         let proof = KeepaliveProof::parse(datagram)?;
-        self.any_gateway(now, out, |peer, cx| peer.keepalive_answered(cx, came, proof))
+        self.any_gateway(now, out, |peer, cx| peer.tunnel.keepalive_answered(cx, came, proof))
     }
 
     /// A gateway says that it lost the session with this node.
@@ -290,7 +311,7 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         let notice = RestartNotice::parse(datagram)?;
-        self.any_gateway(now, out, |peer, cx| peer.receive_restart(cx, route, notice))
+        self.any_gateway(now, out, |peer, cx| peer.tunnel.receive_restart(cx, route, notice))
     }
 
     /// Calls a verb of each gateway's session; one has to know what it is told.
@@ -337,90 +358,8 @@ impl Node {
     ) -> Result<(), DropReason> {
         let receiver = handshake::CookieReply::parse(datagram)?.receiver();
         let lead = self.indices.find(receiver).ok_or(DropReason::UnknownIndex)?;
-        self.with_peer(now, lead.slot, out, |p, cx| p.receive_cookie(cx, lead.epoch, datagram))
-    }
-
-    /// Calls a verb of one peer. Its timer is seen to when it matters, or when another peer is
-    /// called: packets come in runs, and to work out when a peer wants to be woken takes as long as
-    /// to send one.
-    fn with_peer(
-        &mut self,
-        now: Instant,
-        slot: Slot,
-        out: &mut Outbox,
-        verb: impl FnOnce(&mut Peer, &mut Context<'_>) -> Result<(), DropReason>,
-    ) -> Result<(), DropReason> {
-        let peer = self.peers.get_mut(slot.0 as usize).and_then(Option::as_mut);
-        let peer = peer.ok_or(DropReason::NoRoute)?;
-        let mut cx = Context {
-            now,
-            config: &self.config,
-            announced: &self.announced,
-            restart_key: self.notices.key(),
-            rng: self.rng.as_mut(),
-            indices: &mut self.indices,
-            next_socket: &mut self.next_socket,
-            out,
-            events: &mut self.events,
-            drops: &mut self.drops,
-            memory: &mut self.memory,
-        };
-        cx.memory.serve(&mut peer.account);
-        let result = verb(peer, &mut cx);
-        cx.memory.serve(&mut peer.account);
-        if self.touched != Some(slot) {
-            self.settle_timer();
-            self.touched = Some(slot);
-        }
-        result
-    }
-
-    /// Sets the timer of the peer that was called last.
-    fn settle_timer(&mut self) {
-        if let Some(slot) = self.touched.take()
-            && let Some(peer) = self.peer(slot)
-        {
-            let wanted = peer.poll_timeout(&self.config);
-            self.timers.set(slot, wanted);
-            self.let_go(slot);
-        }
-    }
-
-    /// Forgets a peer that was revoked, once there is nobody left to be told.
-    fn let_go(&mut self, slot: Slot) {
-        let Some(place) = self.leaving.iter().position(|&leaving| leaving == slot) else { return };
-        let memory = &mut self.memory;
-        let leaves = |peer: &mut Peer| {
-            memory.serve(&mut peer.account);
-            let has_left = peer.leave(memory);
-            memory.serve(&mut peer.account);
-            has_left
-        };
-        if let Some(peer) = self.peers.get_mut(slot.0 as usize)
-            && peer.as_mut().is_none_or(leaves)
-        {
-            *peer = None;
-            self.leaving.swap_remove(place);
-            self.routes.remove(slot);
-            self.timers.stop(slot);
-        }
-    }
-
-    fn peer(&self, slot: Slot) -> Option<&Peer> {
-        self.peers.get(slot.0 as usize)?.as_ref()
-    }
-
-    fn count(&mut self, result: Result<(), DropReason>) {
-        if let Err(reason) = result {
-            self.drops.count(reason);
-        }
-    }
-
-    fn tell(&mut self, event: Event) {
-        if self.events.len() < crate::peer::EVENTS_MAX {
-            self.events.push_back(event);
-        } else {
-            self.drops.count(DropReason::QueueFull);
-        }
+        self.with_peer(now, lead.slot, out, |p, cx| {
+            p.tunnel.receive_cookie(cx, lead.epoch, datagram)
+        })
     }
 }

@@ -21,9 +21,10 @@ use crate::crypto::{
 use crate::error::DropReason;
 use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
-use crate::peer::epoch::{Agreed, Epoch};
-use crate::peer::{Config, Event, Peer};
+use crate::peer::Peer;
+use crate::session::epoch::{Agreed, Epoch};
 use crate::time::{Duration, Instant};
+use crate::tunnel::{Config, Event};
 use crate::wire::Kind;
 use crate::wire::handshake::{FEATURE_PARTS, INDEX_COUNT, MessageA, MessageB, ResponsePart};
 
@@ -377,7 +378,7 @@ impl Node {
         let welcome = self.welcome(Status::Accepted, route.remote, ours);
         let theirs = complete.hello().indices.to_vec();
         let peer = self.peers.get_mut(slot.0 as usize).and_then(Option::as_mut);
-        let psk = peer.as_ref().and_then(|peer| peer.psk());
+        let psk = peer.as_ref().and_then(|peer| peer.tunnel.psk());
         let in_parts = wants_parts(&complete);
         let responded = complete.respond(self.rng.as_mut(), psk, &welcome);
         let (response, keys) = match responded {

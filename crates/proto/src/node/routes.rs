@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::peer::index::Slot;
+use crate::session::index::Slot;
 use crate::wire::control::Prefix;
 
 /// Inner prefixes and the peers behind them, as one table per prefix length in use.

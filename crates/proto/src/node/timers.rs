@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::peer::Reason;
-use crate::peer::index::Slot;
+use crate::session::index::Slot;
 use crate::time::Instant;
 
 /// One timer a peer.

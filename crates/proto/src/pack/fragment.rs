@@ -9,20 +9,19 @@
 use crate::error::DropReason;
 use crate::time::{Duration, Instant};
 use crate::wire::frame::{
-    FRAGMENT_LAST, FRAGMENT_PIECES_MAX, ORDERED_OVERHEAD, RETRANSMISSION_OVERHEAD,
-    SEQUENCED_OVERHEAD,
+    FRAGMENT_LAST, FRAGMENT_PIECES_MAX, NUMBERED_OVERHEAD, RETRANSMISSION_OVERHEAD,
 };
 use crate::wire::inner::MAX_PACKET;
 
 /// Packets that may be incomplete at once.
-pub const INCOMPLETE_MAX: usize = 32;
+pub(crate) const INCOMPLETE_MAX: usize = 32;
 /// How long a packet may stay incomplete.
-pub const INCOMPLETE_TIME: Duration = Duration::from_secs(2);
+pub(crate) const INCOMPLETE_TIME: Duration = Duration::from_secs(2);
 
 /// The longest frame that is split, in bytes.
-pub const FRAME_MAX: usize = MAX_PACKET + SEQUENCED_OVERHEAD + RETRANSMISSION_OVERHEAD;
+pub(crate) const FRAME_MAX: usize = MAX_PACKET + RETRANSMISSION_OVERHEAD;
 
-const _: () = assert!(ORDERED_OVERHEAD <= SEQUENCED_OVERHEAD);
+const _: () = assert!(NUMBERED_OVERHEAD <= RETRANSMISSION_OVERHEAD);
 const _: () = assert!(INCOMPLETE_MAX * FRAME_MAX <= 48 * 1_024);
 const _: () = assert!(FRAGMENT_PIECES_MAX <= 8, "arrivals are bits of a byte");
 
@@ -42,7 +41,7 @@ pub fn pieces(len: usize, room: usize) -> impl Iterator<Item = (u8, std::ops::Ra
 
 /// Puts pieces together.
 #[derive(Clone, Debug, Default)]
-pub struct Reassembly {
+pub(crate) struct Reassembly {
     incomplete: Vec<Incomplete>,
 }
 
@@ -60,7 +59,7 @@ impl Reassembly {
     ///
     /// # Errors
     /// [`DropReason::Fragment`] when the piece contradicts what is known of its packet.
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         now: Instant,
         packet_id: u32,
@@ -97,13 +96,9 @@ impl Reassembly {
     }
 
     /// Packets that are incomplete now.
-    pub const fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) const fn len(&self) -> usize {
         self.incomplete.len()
-    }
-
-    /// Whether no packet is incomplete.
-    pub const fn is_empty(&self) -> bool {
-        self.incomplete.is_empty()
     }
 
     /// The packet's entry, made if need be at the cost of the oldest.
@@ -176,7 +171,7 @@ mod tests {
                 joined = table.receive(Instant::ZERO, 9, index, &packet[range]).unwrap();
             }
             prop_assert_eq!(joined, Some(packet));
-            prop_assert!(table.is_empty());
+            prop_assert!(table.len() == 0);
         }
     }
 }

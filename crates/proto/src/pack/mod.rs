@@ -7,32 +7,8 @@
 pub mod fragment;
 
 use crate::outbox::Draft;
-use crate::wire::frame;
+use crate::wire::frame::Framing;
 use crate::wire::inner::Pieces;
-
-/// How an inner packet is framed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Framing {
-    /// It travels by one path.
-    Plain,
-    /// It may arrive by several paths.
-    Sequenced {
-        /// The flow's bucket.
-        bucket: u8,
-        /// Its place there.
-        sequence: u32,
-    },
-}
-
-impl Framing {
-    /// Bytes before the packet.
-    pub const fn overhead(self) -> usize {
-        match self {
-            Self::Plain => frame::PACKET_OVERHEAD,
-            Self::Sequenced { .. } => frame::SEQUENCED_OVERHEAD,
-        }
-    }
-}
 
 /// Appends `packet` to `draft` as one frame. Returns where in the draft's frames the packet's
 /// bytes begin, for those that must be changed on the way.
@@ -50,11 +26,6 @@ pub fn frame(framing: Framing, packet: Pieces<'_>) -> Vec<u8> {
 
 /// Appends the frame of `packet` to `frames`.
 pub fn append(framing: Framing, packet: Pieces<'_>, frames: &mut Vec<u8>) {
-    match framing {
-        Framing::Plain => frame::emit_packet_header(frames),
-        Framing::Sequenced { bucket, sequence } => {
-            frame::emit_sequenced_header(frames, bucket, sequence);
-        }
-    }
+    framing.emit(frames);
     packet.copy_to(frames);
 }

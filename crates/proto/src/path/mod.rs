@@ -2,48 +2,34 @@
 //!
 //! Decides whether the address at the other end is proven, how large a datagram the path carries,
 //! how long an answer takes and when silence means death. Knows nothing of keys, of the frames
-//! that it causes or of the other paths: the peer sends on its behalf.
+//! that it causes or of the other paths: the tunnel sends on its behalf.
 
-pub mod congestion;
-pub mod decline;
-pub mod delay;
-pub mod feedback;
-pub mod flight;
-pub mod lane;
-pub mod large;
-pub mod lateness;
-pub mod loss;
 pub mod mtu;
 pub mod probe;
-pub mod rate;
-pub mod reordering;
-pub mod replay;
-pub mod rtt;
 
+use crate::congestion::Controller;
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
+use crate::recovery::delay::Delay;
+use crate::recovery::feedback::{DELAY_STEADY, Reports};
+use crate::recovery::flight::News;
+use crate::recovery::rate::Rate;
+use crate::recovery::rtt::Rtt;
+use crate::recovery::{AckSample, RateSample};
 use crate::time::{Duration, Instant};
 use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::Feedback;
-use congestion::{Controller, RateSample, Told};
-use delay::Delay;
-use feedback::{DELAY_STEADY, Reports};
-use flight::News;
 use mtu::MtuSearch;
 use probe::{Answer, Probes};
-use rate::Rate;
-use rtt::Rtt;
 
 /// What may be sent to an unproven address for each byte that came from it (RFC 9000, 8.1).
-pub const AMPLIFICATION: u64 = 3;
+pub(crate) const AMPLIFICATION: u64 = 3;
 /// Silence for this long beyond three round trips, while an answer is owed, means that the path
 /// carries nothing.
-pub const SILENCE_GRACE: Duration = Duration::from_millis(200);
+pub(crate) const SILENCE_GRACE: Duration = Duration::from_millis(200);
 
 /// Paths of one session at most.
 pub const PATHS_MAX: usize = 16;
-/// What was not measured for longer is not told as what is.
-const FRESH: Duration = Duration::from_secs(2);
 
 /// Names a path within its peer; never reused within a session, never on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -200,13 +186,18 @@ impl Path {
     }
 
     /// Whether the path may carry originals.
-    pub const fn is_proven(&self) -> bool {
+    pub(crate) const fn is_proven(&self) -> bool {
         matches!(self.trust, Trust::Proven)
     }
 
     /// Whether data may go by it now: it is proven, and answers.
-    pub fn is_able(&self) -> bool {
+    pub(crate) fn is_able(&self) -> bool {
         self.is_proven() && self.health == Health::Good
+    }
+
+    /// Whether it carries a share of the data.
+    pub(crate) fn has_share(&self) -> bool {
+        self.congestion.is_some() && self.is_able()
     }
 
     /// Records that a datagram of `len` bytes left which carries feedback and nothing else.
@@ -228,7 +219,7 @@ impl Path {
     }
 
     /// Something comes: if nothing had come for as long as an answer may take, the path returns.
-    pub fn note_return(&mut self, now: Instant) {
+    pub(crate) fn note_return(&mut self, now: Instant) {
         let patience = self.patience();
         if self.heard_at.is_none_or(|heard| heard + patience <= now) {
             self.returned_at = Some(now);
@@ -237,9 +228,9 @@ impl Path {
 
     /// Takes a sample of lateness from a report that arrived at `came_at` and is read now. The
     /// report contains how long the other end held it.
-    pub fn note_lateness(&mut self, now: Instant, came_at: Instant, report: &Feedback) {
+    pub(crate) fn note_lateness(&mut self, now: Instant, came_at: Instant, report: &Feedback) {
         let rate = self.congestion.as_ref().and_then(|one| one.rate());
-        let usual = rate.map_or(DELAY_STEADY, feedback::wait);
+        let usual = rate.map_or(DELAY_STEADY, crate::recovery::feedback::wait);
         let held = Duration::from_micros(report.delay_us.into());
         let late = held.saturating_sub(usual) + now.saturating_since(came_at);
         self.rtt.note_lateness(now, late);
@@ -247,7 +238,7 @@ impl Path {
 
     /// Passes to the controller the usual maximum lateness of this host's turns, and whether no
     /// other path of the session carries.
-    pub fn heed_session(&mut self, late: Duration, is_alone: bool) {
+    pub(crate) fn heed_session(&mut self, late: Duration, is_alone: bool) {
         if let Some(controller) = &mut self.congestion {
             controller.set_lateness(late, self.rtt.lateness());
             controller.set_alone(is_alone);
@@ -281,14 +272,14 @@ impl Path {
             let rate = news
                 .rate
                 .map(|rate| RateSample { prior_delivered: before(rate.prior_delivered), ..rate });
-            let told = Told { delivered, arrived, lost, in_flight, rate, trip, queue };
+            let told = AckSample { delivered, arrived, lost, in_flight, rate, trip, queue };
             congestion.told(now, &told);
         }
     }
 
     /// Whether it is silent, but not for long: a few answers were lost, perhaps, or the last of
     /// what there was to send.
-    pub fn may_return(&self, now: Instant) -> bool {
+    pub(crate) fn may_return(&self, now: Instant) -> bool {
         let Health::Silent { since } = self.health else { return false };
         now.saturating_since(since) < self.patience()
     }
@@ -307,7 +298,7 @@ impl Path {
     }
 
     /// Data is shared with it from now on, or no more.
-    pub fn set_shared(&mut self, now: Instant, is_shared: bool) {
+    pub(crate) fn set_shared(&mut self, now: Instant, is_shared: bool) {
         if is_shared != self.congestion.is_some() {
             let controller = || Box::new(Controller::new(now, self.rtt.measured()));
             self.congestion = is_shared.then(controller);
@@ -330,12 +321,12 @@ impl Path {
 
     /// Data goes by it from now on. Only large datagrams tell that a path has shrunk, and none
     /// went by this one for a while, perhaps. Returns whether its size is to be probed again.
-    pub fn taken_up(&mut self, now: Instant) -> bool {
+    pub(crate) fn taken_up(&mut self, now: Instant) -> bool {
         self.transport() == Transport::Udp && self.mtu.is_stale(now) && self.mtu.doubt(false)
     }
 
     /// Large datagrams vanish while small ones arrive.
-    pub fn doubt_mtu(&mut self, now: Instant) {
+    pub(crate) fn doubt_mtu(&mut self, now: Instant) {
         if self.transport() == Transport::Udp && self.mtu.doubt(true) {
             self.mtu_due = Some(now);
         }
@@ -343,7 +334,7 @@ impl Path {
 
     /// The peer sends by a path that was said to be gone: by somebody else's doing it was taken for
     /// another, and it is there.
-    pub fn speaks_again(&mut self) {
+    pub(crate) fn speaks_again(&mut self) {
         if self.health == Health::Gone {
             self.health = Health::Good;
         }

@@ -1,6 +1,6 @@
 //! Path MTU discovery by acknowledged probes alone, no ICMP needed (RFC 8899).
 //!
-//! A new path is assumed to carry [`BASE_DATAGRAM`]. Probes are challenges padded to a candidate
+//! A new path is assumed to carry `BASE_DATAGRAM`. Probes are challenges padded to a candidate
 //! size; the first ride in the challenge flight. A path that may have shrunk (large data vanishes
 //! while small datagrams arrive) is doubted first: what it carried is probed again, and only when
 //! that is lost the search goes on below. A burst of loss, or a minute in a tunnel, looks the same
@@ -16,14 +16,15 @@ use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
 /// Candidate sizes of UDP payload, largest first. The first carries an inner packet of 1,420 bytes
 /// with any framing and fits 1,500 bytes with IPv6. The rest are steps down through common
 /// encapsulations. The seventh fits the 1,280 bytes that every IPv6 path carries.
-pub const CANDIDATES: [u16; 9] = [1_452, 1_412, 1_372, 1_332, 1_292, 1_262, 1_232, 1_192, 1_144];
+pub(crate) const CANDIDATES: [u16; 9] =
+    [1_452, 1_412, 1_372, 1_332, 1_292, 1_262, 1_232, 1_192, 1_144];
 /// Losses of one size before it counts as too large.
 const TRIES: u8 = 3;
 /// A search that ended below the largest size is repeated after this long, while bulk data flows;
 /// the pause doubles with each,
-pub const AGAIN_FIRST: Duration = Duration::from_secs(10);
+pub(crate) const AGAIN_FIRST: Duration = Duration::from_secs(10);
 /// up to this (RFC 8899, 5.1.1).
-pub const AGAIN_MAX: Duration = Duration::from_secs(600);
+pub(crate) const AGAIN_MAX: Duration = Duration::from_secs(600);
 
 /// A size that was acknowledged within this time is trusted to be carried still.
 const MEASURED: Duration = Duration::from_secs(20);
@@ -64,19 +65,19 @@ impl Default for MtuSearch {
 
 impl MtuSearch {
     /// A stream carries every datagram that there is.
-    pub fn of_stream() -> Self {
+    pub(crate) fn of_stream() -> Self {
         let state = State::Settled { again: Instant::ZERO };
         Self { confirmed: MAX_DATAGRAM, state, ..Self::default() }
     }
 
     /// The UDP payload that the path is known to carry, in bytes.
-    pub const fn datagram(&self) -> usize {
+    pub(crate) const fn datagram(&self) -> usize {
         self.confirmed
     }
 
     /// Whether the loss of a datagram of `size` bytes says something about the path, and nothing
     /// about its MTU.
-    pub const fn surely_carries(&self, size: usize) -> bool {
+    pub(crate) const fn surely_carries(&self, size: usize) -> bool {
         match self.state {
             State::Doubted { .. } => size <= BASE_DATAGRAM,
             State::Searching { .. } | State::Settled { .. } => size <= self.confirmed,
@@ -84,17 +85,17 @@ impl MtuSearch {
     }
 
     /// Whether the search has ended; another one is for when data flows.
-    pub const fn is_settled(&self) -> bool {
+    pub(crate) const fn is_settled(&self) -> bool {
         matches!(self.state, State::Settled { .. })
     }
 
     /// Whether the search has ended, and so long ago that the path may have shrunk since.
-    pub fn is_stale(&self, now: Instant) -> bool {
+    pub(crate) fn is_stale(&self, now: Instant) -> bool {
         self.is_settled() && self.measured + MEASURED <= now
     }
 
     /// Whether a probe is wanted now.
-    pub fn wants_probe(&self, now: Instant) -> bool {
+    pub(crate) fn wants_probe(&self, now: Instant) -> bool {
         match self.state {
             State::Searching { .. } | State::Doubted { .. } => true,
             State::Settled { again } => now >= again && !self.is_largest(),
@@ -102,7 +103,7 @@ impl MtuSearch {
     }
 
     /// The size of the next probe; `None` while none is wanted. Each call counts as one try.
-    pub fn probe(&mut self, now: Instant) -> Option<usize> {
+    pub(crate) fn probe(&mut self, now: Instant) -> Option<usize> {
         match self.state {
             State::Settled { .. } if !self.wants_probe(now) => return None,
             State::Settled { .. } => self.search_below(usize::MAX),
@@ -133,7 +134,7 @@ impl MtuSearch {
     }
 
     /// The largest datagram that feedback told of as arrived had `size` bytes.
-    pub fn confirm_by_data(&mut self, now: Instant, size: usize) {
+    pub(crate) fn confirm_by_data(&mut self, now: Instant, size: usize) {
         if size >= self.confirmed {
             self.confirm(now, size);
         } else if let State::Doubted { arrived, .. } = &mut self.state {
@@ -142,7 +143,7 @@ impl MtuSearch {
     }
 
     /// A challenge of `size` bytes was answered.
-    pub fn confirm(&mut self, now: Instant, size: usize) {
+    pub(crate) fn confirm(&mut self, now: Instant, size: usize) {
         let answers_doubt = matches!(self.state, State::Doubted { .. }) && size >= self.confirmed;
         if size >= self.confirmed {
             (self.confirmed, self.measured) = (size, now);
@@ -157,7 +158,7 @@ impl MtuSearch {
 
     /// Marks the confirmed size as doubtful: it was measured long ago or, with `vanishes`,
     /// datagrams of this size are lost while small ones arrive. Returns whether the doubt is new.
-    pub const fn doubt(&mut self, vanishes: bool) -> bool {
+    pub(crate) const fn doubt(&mut self, vanishes: bool) -> bool {
         let news = self.confirmed > BASE_DATAGRAM && !matches!(self.state, State::Doubted { .. });
         if news {
             self.state = State::Doubted { tries: 0, arrived: BASE_DATAGRAM, vanishes };
@@ -166,7 +167,7 @@ impl MtuSearch {
     }
 
     /// Whether data is now lost because of its size, as far as this end can know.
-    pub const fn vanishes(&self) -> bool {
+    pub(crate) const fn vanishes(&self) -> bool {
         matches!(self.state, State::Doubted { vanishes: true, .. })
     }
 

@@ -1,10 +1,10 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::flight::Flight;
 use super::*;
 use crate::blocks::Blocks;
 use crate::id::{PathSerial, SocketId};
+use crate::recovery::flight::Flight;
 use crate::wire::frame::FEEDBACK_RUNS_MAX;
 
 /// UDP payload of each datagram.

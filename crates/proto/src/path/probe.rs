@@ -5,11 +5,11 @@
 
 use std::net::SocketAddr;
 
-use super::rtt::Rtt;
+use crate::recovery::rtt::Rtt;
 use crate::time::{Duration, Instant};
 
 /// Challenges that may be open at once on one path: what is asked urgently in one second.
-pub const OPEN_MAX: usize = 68;
+pub(crate) const OPEN_MAX: usize = 68;
 /// The shortest pause between repeats.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// The longest pause between repeats during the first minute of trying.
@@ -19,7 +19,7 @@ const INTERVAL_PART: u32 = 50;
 /// The pause while somebody waits for the path's return: found within a round trip and this.
 const INTERVAL_URGENT: Duration = Duration::from_millis(15);
 /// How long anybody waits so eagerly.
-pub const URGENT: Duration = Duration::from_secs(60);
+pub(crate) const URGENT: Duration = Duration::from_secs(60);
 /// How long the return of a path is waited for as eagerly that carried a share until now, while
 /// others carry on: a burst of losses that is counted in packets, as on radio, is over after so
 /// many of them, and whoever asks rarely stretches it.
@@ -94,14 +94,14 @@ impl Probes {
     }
 
     /// Starts asking a path that carried a share until now: often at first.
-    pub fn start_eagerly(&mut self, now: Instant, rtt: &Rtt) {
+    pub(crate) fn start_eagerly(&mut self, now: Instant, rtt: &Rtt) {
         self.start(now, rtt);
         self.campaign.iter_mut().for_each(|campaign| campaign.eager = true);
     }
 
     /// Whether somebody waits for the path's return: in the first minute it is asked more often
     /// then.
-    pub fn set_urgent(&mut self, now: Instant, urgent: bool) {
+    pub(crate) fn set_urgent(&mut self, now: Instant, urgent: bool) {
         if urgent
             && !self.urgent
             && let Some(campaign) = &mut self.campaign
@@ -113,7 +113,7 @@ impl Probes {
     }
 
     /// Challenges say something else from now on: whoever is asking asks again, at once.
-    pub fn say_anew(&mut self, now: Instant) {
+    pub(crate) fn say_anew(&mut self, now: Instant) {
         if let Some(campaign) = &mut self.campaign {
             campaign.next = now;
             self.open.iter_mut().for_each(|open| open.outdated = true);
@@ -126,7 +126,7 @@ impl Probes {
     }
 
     /// Since when the path has been asked without an answer; `None` while nothing is asked.
-    pub fn asking_since(&self) -> Option<Instant> {
+    pub(crate) fn asking_since(&self) -> Option<Instant> {
         self.campaign.map(|campaign| campaign.since)
     }
 
@@ -137,7 +137,7 @@ impl Probes {
 
     /// Whether the next challenge may be padded to what the path should carry: of those that are
     /// asked urgently one now and then is, since all of them would fill a slow link.
-    pub fn may_be_large(&self, now: Instant) -> bool {
+    pub(crate) fn may_be_large(&self, now: Instant) -> bool {
         let pause = self.campaign.map_or(Duration::ZERO, |campaign| campaign.interval);
         let last = self.open.iter().rev().find(|open| open.size > 0);
         last.is_none_or(|open| now.saturating_since(open.at) >= pause)

@@ -9,9 +9,6 @@ use crate::wire::control::Prefix;
 use crate::wire::icmp::{ICMP, ICMPV6};
 use crate::wire::inner::{Headers, TCP, UDP};
 
-/// Entries of one allow-list.
-pub const ALLOW_MAX: usize = 256;
-
 const DNS: u16 = 53;
 
 /// One destination that a peer may reach.
@@ -38,7 +35,7 @@ pub enum Access {
         internet: bool,
         /// Networks that are the gateway's own: refused unless allowed by name.
         local: Vec<Prefix>,
-        /// What is allowed by name; at most [`ALLOW_MAX`].
+        /// What is allowed by name.
         allow: Vec<Allow>,
     },
 }
@@ -73,7 +70,7 @@ impl Access {
 
     /// Whether an address is on the Internet and the peer may reach it. Neither the address, nor an
     /// IPv4 host that it stands for, may be in one of the gateway's own networks.
-    pub fn is_internet(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_internet(&self, address: IpAddr) -> bool {
         let Self::Restricted { internet, local, .. } = self else { return true };
         let is_local = |address: IpAddr| local.iter().any(|prefix| prefix.contains(address));
         let stands_for = match address {
@@ -89,7 +86,7 @@ impl Access {
 
     /// The gateway's address from which to tell the sender of a packet that it was refused; `None`
     /// where that is not the peer, or the gateway has none in that family.
-    pub fn refuses_from(&self, headers: &Headers) -> Option<IpAddr> {
+    pub(crate) fn refuses_from(&self, headers: &Headers) -> Option<IpAddr> {
         let Self::Restricted { gateway, .. } = self else { return None };
         let same = |at: &&IpAddr| at.is_ipv4() == headers.source.is_ipv4();
         gateway.iter().find(same).filter(|_| self.owns(headers.source)).copied()

@@ -23,7 +23,7 @@ mod kind {
 }
 
 /// The most inner addresses, name servers or domains of one lease.
-pub const LEASE_ENTRIES_MAX: usize = 8;
+pub(crate) const LEASE_ENTRIES_MAX: usize = 8;
 /// The most prefixes in one routes frame.
 pub const ROUTES_MAX: usize = 32;
 /// The most session indices in one frame.

@@ -16,7 +16,7 @@ pub const MIN_LEN: usize = OVERHEAD + 1;
 /// BASE_PLPMTU of RFC 8899): an IPv4 path of 1,124 bytes less its headers. Nested tunnels leave
 /// less than the 1,232 bytes of IPv6's minimum MTU. A path that carries less than this has no
 /// connection. A smaller value would cost every handshake a third datagram.
-pub const BASE_DATAGRAM: usize = 1_096;
+pub(crate) const BASE_DATAGRAM: usize = 1_096;
 /// The largest UDP payload that is ever sent or accepted: a 1,500-byte link less IPv4 and UDP
 /// headers.
 pub const MAX_DATAGRAM: usize = 1_472;

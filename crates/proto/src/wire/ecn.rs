@@ -1,5 +1,5 @@
 //! Explicit congestion notification in the header of an inner packet (RFC 3168). When to mark is
-//! for `bond::codel`.
+//! for `multipath::codel`.
 
 use super::checksum::mended;
 

@@ -1,10 +1,11 @@
 //! Frames: the units inside a sealed datagram (docs/spec/wire.md, section 3).
 //!
-//! Six frames carry inner packets without a length of their own (the inner IP header has one, or
+//! Three frames carry inner packets without a length of their own (the inner IP header has one, or
 //! the datagram's end does); all others are `type 1 | length 2 | body`, so that a later version's
 //! frame can be skipped. Bit 7 of the type says that a receiver which does not know it must close.
 
 mod emit;
+mod packet;
 
 use std::net::SocketAddr;
 
@@ -14,20 +15,17 @@ use crate::error::{CloseCode, DropReason};
 use crate::id::PathSerial;
 use crate::time::Duration;
 
-pub use emit::{
-    emit_fragment_header, emit_packet_header, emit_padding, emit_retransmission_header,
-    emit_sequenced_header,
-};
+pub use emit::{emit_fragment_header, emit_padding};
+pub use packet::{Framing, NUMBERED_OVERHEAD, PLAIN_OVERHEAD, emit_again, packet_of};
 
 /// Type bytes.
 mod kind {
     pub(super) const PADDING: u8 = 0x00;
-    pub(super) const PACKET: u8 = 0x01;
-    pub(super) const SEQUENCED: u8 = 0x02;
-    pub(super) const FRAGMENT: u8 = 0x03;
-    pub(super) const RETRANSMISSION: u8 = 0x04;
-    pub(super) const ORDERED: u8 = 0x05;
-    pub(super) const FIRST: u8 = 0x06;
+    pub(super) const FRAGMENT: u8 = 0x01;
+    pub(super) const RETRANSMISSION: u8 = 0x02;
+    pub(super) const PACKET: u8 = 0x08;
+    /// The last type of a packet.
+    pub(super) const PACKET_LAST: u8 = PACKET | PACKET_FLAGS;
     pub(super) const FEEDBACK: u8 = 0x10;
     pub(super) const CHALLENGE: u8 = 0x11;
     pub(super) const RESPONSE: u8 = 0x12;
@@ -36,103 +34,61 @@ mod kind {
     pub(super) const CONTROL_ACK: u8 = 0x15;
     pub(super) const ECHO: u8 = 0x16;
     pub(super) const LAST_FEEDBACK: u8 = 0x17;
-    pub(super) const ENDED: u8 = 0x18;
-    pub(super) const VOID: u8 = 0x19;
+    pub(super) const ADVANCED: u8 = 0x18;
     /// Set in the type of a frame that must not be skipped.
     pub(super) const CRITICAL: u8 = 0x80;
+    /// Bits of a packet's type that are flags.
+    pub(super) const PACKET_FLAGS: u8 = 0x07;
 }
 
-/// Bytes of the type of a plain inner packet.
-pub const PACKET_OVERHEAD: usize = 1;
-/// Bytes before a sequenced inner packet: type, bucket, sequence.
-pub const SEQUENCED_OVERHEAD: usize = 6;
-/// Bytes before an ordered inner packet: type, bucket, sequence; before one that begins a sequence
-/// which follows another: type, bucket, name of the epoch, end.
-pub const ORDERED_OVERHEAD: usize = 6;
 /// Bytes before a piece of an inner packet: type, packet id, index.
-pub const FRAGMENT_OVERHEAD: usize = 6;
-/// Bytes before a frame that is sent again: type, serial, number.
-pub const RETRANSMISSION_OVERHEAD: usize = 9;
+pub(crate) const FRAGMENT_OVERHEAD: usize = 6;
+/// Bytes before a packet that is sent again: type, serial, number.
+pub(crate) const RETRANSMISSION_OVERHEAD: usize = 9;
 /// Bytes of type and length before the body of every other frame.
-pub const TLV_OVERHEAD: usize = 3;
-/// Bytes of a challenge frame.
-pub const CHALLENGE_LEN: usize = TLV_OVERHEAD + 13;
-/// Bytes of a response frame.
-pub const RESPONSE_LEN: usize = TLV_OVERHEAD + 8 + SOCKET_ADDR_LEN;
+pub(crate) const TLV_OVERHEAD: usize = 3;
 /// Runs of received and missing numbers that one feedback frame may carry.
 pub const FEEDBACK_RUNS_MAX: usize = 8;
 /// Bytes of a control acknowledgement.
-pub const CONTROL_ACK_LEN: usize = TLV_OVERHEAD + 8;
-/// Bytes of the frame that says where a sequence ended.
-pub const ENDED_LEN: usize = TLV_OVERHEAD + 5;
-/// Bytes of the frame that says what will not come.
-pub const VOID_LEN: usize = TLV_OVERHEAD + 5;
-/// Bytes of a close frame.
-pub const CLOSE_LEN: usize = TLV_OVERHEAD + 1;
+pub(crate) const CONTROL_ACK_LEN: usize = TLV_OVERHEAD + 8;
+/// Bytes of the frame that abandons sequence numbers.
+pub(crate) const ADVANCED_LEN: usize = TLV_OVERHEAD + 9;
 /// Bytes of a control frame before its body.
-pub const CONTROL_OVERHEAD: usize = TLV_OVERHEAD + 4;
-/// Bytes of a socket address: family, 16 bytes of address, port.
-pub const SOCKET_ADDR_LEN: usize = 19;
+pub(crate) const CONTROL_OVERHEAD: usize = TLV_OVERHEAD + 4;
 
 /// Index of a fragment's last piece carries this bit.
-pub const FRAGMENT_LAST: u8 = 0x80;
+pub(crate) const FRAGMENT_LAST: u8 = 0x80;
 /// The most pieces that an inner packet may be split into.
-pub const FRAGMENT_PIECES_MAX: u8 = 4;
+pub(crate) const FRAGMENT_PIECES_MAX: u8 = 4;
 
 /// One frame, borrowed from a datagram that was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
-    /// An inner IP packet; exactly as long as its own header says.
-    Packet(&'a [u8]),
-    /// An inner packet that may arrive by several paths.
-    Sequenced {
-        /// Which of the sender's sequences this number belongs to.
-        bucket: u8,
-        /// Place within the bucket; wraps.
-        sequence: u32,
-        /// The inner IP packet.
-        packet: &'a [u8],
-    },
-    /// An inner packet of a flow whose order matters: what follows a gap is held for a while.
-    Ordered {
-        /// Which of the sender's sequences this number belongs to; apart from those of
-        /// [`Self::Sequenced`].
-        bucket: u8,
-        /// Place within the bucket; wraps.
-        sequence: u32,
-        /// The inner IP packet.
-        packet: &'a [u8],
-    },
-    /// The [`Self::Ordered`] packet with the number 0 of a sequence that follows that of an earlier
-    /// epoch.
-    First {
-        /// Which of the sender's sequences it begins.
-        bucket: u8,
-        /// The low bits of the first index that the receiver issued in that epoch.
-        epoch: u16,
-        /// How many numbers that sequence has: the low bits.
-        end: u16,
-        /// The inner IP packet.
+    /// An inner IP packet.
+    Packet {
+        /// How it is numbered.
+        framing: Framing,
+        /// Exactly as long as its own header says.
         packet: &'a [u8],
     },
     /// A piece of an inner packet that was larger than the path.
     Fragment {
         /// Names the packet; wraps.
         packet_id: u32,
-        /// Place of this piece, from 0; [`FRAGMENT_LAST`] is set in the last one.
+        /// Place of this piece, from 0; `FRAGMENT_LAST` is set in the last one.
         index: u8,
         /// The piece: the rest of the datagram.
         piece: &'a [u8],
     },
-    /// A frame with an inner packet that left before and was lost, or owed to a path that died. One
-    /// with a number of its own ([`Frame::Ordered`]) leaves again as it was, without this.
+    /// An inner packet without a number that left before, and was lost or in flight on a path that
+    /// died. A packet with a number leaves again as it was.
     Retransmission {
         /// The serial that it was sealed with then.
         serial: PathSerial,
         /// The low bits of its datagram's number there.
         number: u32,
-        /// The [`Frame::Packet`], [`Frame::Sequenced`] or [`Frame::Ordered`] that it was.
-        frame: &'a [u8],
+        /// The inner IP packet.
+        packet: &'a [u8],
     },
     /// What the sender of this frame received on one path.
     Feedback(Feedback),
@@ -142,21 +98,15 @@ pub enum Frame<'a> {
     Challenge(Challenge),
     /// Answers a challenge.
     Response(Response),
-    /// Of the sequence of [`Self::Ordered`] packets of this bucket nothing will come that has not:
-    /// no number below `end`, which wraps.
-    Ended {
+    /// Sequence numbers of a bucket that are abandoned: of the packets delivered in order, none
+    /// with these numbers will come that has not.
+    Advanced {
         /// Which of the sender's sequences it is.
         bucket: u8,
-        /// The first number that may still come.
-        end: u32,
-    },
-    /// Of the sequence of [`Self::Ordered`] packets of this bucket one will not come: it was lost,
-    /// and nobody needs it any more.
-    Void {
-        /// Which of the sender's sequences it is.
-        bucket: u8,
-        /// Its place within the bucket.
-        sequence: u32,
+        /// The first of these numbers.
+        from: u32,
+        /// The first number after them that may still come.
+        to: u32,
     },
     /// Ends the session.
     Close(CloseCode),
@@ -180,20 +130,15 @@ pub enum Frame<'a> {
 
 impl Frame<'_> {
     /// Whether it is an inner packet or a piece of one.
-    pub const fn carries_packet(&self) -> bool {
+    pub(crate) const fn carries_packet(&self) -> bool {
         match self {
-            Self::Packet(_)
-            | Self::Sequenced { .. }
-            | Self::Ordered { .. }
-            | Self::First { .. }
-            | Self::Fragment { .. } => true,
+            Self::Packet { .. } | Self::Fragment { .. } => true,
             Self::Retransmission { .. }
             | Self::Feedback(_)
             | Self::LastFeedback(_)
             | Self::Challenge(_)
             | Self::Response(_)
-            | Self::Ended { .. }
-            | Self::Void { .. }
+            | Self::Advanced { .. }
             | Self::Close(_)
             | Self::Control { .. }
             | Self::ControlAck(_)
@@ -205,12 +150,9 @@ impl Frame<'_> {
 
     /// Whether the receiver owes feedback for a datagram with this frame (RFC 9000, 13.2): not for
     /// a challenge, which has its own answer, nor for an answer.
-    pub const fn elicits_feedback(&self) -> bool {
+    pub(crate) const fn elicits_feedback(&self) -> bool {
         match self {
-            Self::Packet(_)
-            | Self::Sequenced { .. }
-            | Self::Ordered { .. }
-            | Self::First { .. }
+            Self::Packet { .. }
             | Self::Fragment { .. }
             | Self::Retransmission { .. }
             | Self::Control { .. }
@@ -220,8 +162,7 @@ impl Frame<'_> {
             | Self::LastFeedback(_)
             | Self::Challenge(_)
             | Self::Response(_)
-            | Self::Ended { .. }
-            | Self::Void { .. }
+            | Self::Advanced { .. }
             | Self::Close(_)
             | Self::ControlAck(_)
             | Self::Echo(_) => false,
@@ -343,19 +284,10 @@ impl<'a> Frames<'a> {
                 self.rest = &[];
                 Ok(None)
             }
-            kind::PACKET => self.packet(rest).map(|packet| Some(Frame::Packet(packet))),
-            kind::SEQUENCED => {
-                let (bucket, sequence, packet) = self.numbered(rest)?;
-                Ok(Some(Frame::Sequenced { bucket, sequence, packet }))
-            }
-            kind::ORDERED => {
-                let (bucket, sequence, packet) = self.numbered(rest)?;
-                Ok(Some(Frame::Ordered { bucket, sequence, packet }))
-            }
-            kind::FIRST => {
+            kind::PACKET..=kind::PACKET_LAST => {
                 let mut reader = Reader::new(rest);
-                let (bucket, epoch, end) = (reader.u8()?, reader.u16()?, reader.u16()?);
-                Ok(Some(Frame::First { bucket, epoch, end, packet: self.packet(reader.rest())? }))
+                let framing = Framing::parse(first, &mut reader)?;
+                Ok(Some(Frame::Packet { framing, packet: self.packet(reader.rest())? }))
             }
             kind::FRAGMENT => {
                 let mut reader = Reader::new(rest);
@@ -366,8 +298,8 @@ impl<'a> Frames<'a> {
             kind::RETRANSMISSION => {
                 let mut reader = Reader::new(rest);
                 let (serial, number) = (PathSerial(reader.u32()?), reader.u32()?);
-                let frame = self.repeated(reader.rest())?;
-                Ok(Some(Frame::Retransmission { serial, number, frame }))
+                let packet = self.packet(reader.rest())?;
+                Ok(Some(Frame::Retransmission { serial, number, packet }))
             }
             kind => {
                 let mut reader = Reader::new(rest);
@@ -379,24 +311,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// The packet frame at the beginning of `rest`, with its type.
-    fn repeated(&mut self, rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
-        let mut nested = Frames::new(rest);
-        if !matches!(rest.first(), Some(&(kind::PACKET | kind::SEQUENCED | kind::ORDERED))) {
-            return Err(DropReason::BadFrame);
-        }
-        nested.parse()?;
-        self.rest = nested.rest;
-        Ok(&rest[..rest.len() - nested.rest.len()])
-    }
-
-    /// Bucket, sequence and packet at the beginning of `rest`.
-    fn numbered(&mut self, rest: &'a [u8]) -> Result<(u8, u32, &'a [u8]), DropReason> {
-        let mut reader = Reader::new(rest);
-        let (bucket, sequence) = (reader.u8()?, reader.u32()?);
-        Ok((bucket, sequence, self.packet(reader.rest())?))
-    }
-
+    /// The inner packet at the beginning of `rest`.
     fn packet(&mut self, rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
         let length = inner::declared_len(rest).ok_or(DropReason::BadFrame)?;
         if length > rest.len() {
@@ -438,8 +353,10 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
         kind::RESPONSE => {
             Frame::Response(Response { token: reader.u64()?, observed: reader.socket_addr()? })
         }
-        kind::ENDED => Frame::Ended { bucket: reader.u8()?, end: reader.u32()? },
-        kind::VOID => Frame::Void { bucket: reader.u8()?, sequence: reader.u32()? },
+        kind::ADVANCED => {
+            let (bucket, from, to) = (reader.u8()?, reader.u32()?, reader.u32()?);
+            Frame::Advanced { bucket, from, to }
+        }
         kind::CLOSE => Frame::Close(CloseCode::from_byte(reader.u8()?)),
         kind::CONTROL => Frame::Control { number: reader.u32()?, body: reader.rest() },
         kind::CONTROL_ACK => {
@@ -470,30 +387,4 @@ fn parse_feedback(reader: &mut Reader<'_>) -> Result<Feedback, DropReason> {
         *run = (reader.varint_u32()?, reader.varint_u32()?);
     }
     Ok(Feedback { serial, largest, delay_us, arrived_us, received, bytes, runs })
-}
-
-/// Whether a frame, with its type, may be sent again as it is: it was already, or its number tells
-/// whether it has arrived.
-pub fn is_repeatable(frame: &[u8]) -> bool {
-    matches!(frame.first(), Some(&(kind::RETRANSMISSION | kind::ORDERED | kind::FIRST)))
-}
-
-/// The bucket of a frame of an ordered packet, and its place there.
-pub fn ordered_place(frame: &[u8]) -> Option<(u8, u32)> {
-    let mut reader = Reader::new(frame.strip_prefix(&[kind::ORDERED])?);
-    Some((reader.u8().ok()?, reader.u32().ok()?))
-}
-
-/// What there is of the inner packet in a frame that carries one and nothing else, of which the end
-/// may be cut off.
-pub fn packet_of(frame: &[u8]) -> Option<&[u8]> {
-    let is_again = frame.first() == Some(&kind::RETRANSMISSION);
-    let frame = if is_again { frame.get(RETRANSMISSION_OVERHEAD..)? } else { frame };
-    let before = match *frame.first()? {
-        kind::PACKET => PACKET_OVERHEAD,
-        kind::SEQUENCED => SEQUENCED_OVERHEAD,
-        kind::ORDERED | kind::FIRST => ORDERED_OVERHEAD,
-        _ => return None,
-    };
-    frame.get(before..)
 }

@@ -18,21 +18,21 @@ use crate::id::SessionIndex;
 pub use parts::{FEATURE_PARTS, PART_HEAD_LEN, PART_LENS, ResponsePart};
 
 /// The protocol version that this code speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Session indices that each end issues to the other in the handshake.
 pub const INDEX_COUNT: usize = 8;
 /// The longest enrolment token, in bytes.
-pub const TOKEN_LEN_MAX: usize = 32;
+pub(crate) const TOKEN_LEN_MAX: usize = 32;
 /// Bytes of each MAC field.
 pub const MAC_LEN: usize = 16;
 /// Bytes by which message B names its A.
-pub const LINK_LEN: usize = 16;
+pub(crate) const LINK_LEN: usize = 16;
 /// Bytes of a cookie.
-pub const COOKIE_LEN: usize = 16;
+pub(crate) const COOKIE_LEN: usize = 16;
 /// Bytes of the nonce of a cookie reply.
-pub const COOKIE_NONCE_LEN: usize = 16;
+pub(crate) const COOKIE_NONCE_LEN: usize = 16;
 /// Bytes of an ML-KEM-768 encapsulation key (FIPS 203, table 3).
-pub const EK_LEN: usize = 1_184;
+pub(crate) const EK_LEN: usize = 1_184;
 /// Bytes of an ML-KEM-768 ciphertext (FIPS 203, table 3).
 pub const CT_LEN: usize = 1_088;
 /// Bytes of the encapsulation key that travel in A; the rest travels in B.
@@ -49,13 +49,13 @@ pub const NOISE_1_LEN: usize = 32 + (32 + 16) + HELLO_LEN + 16;
 /// Bytes of Noise message 2: e, encrypted payload.
 pub const NOISE_2_LEN: usize = 32 + WELCOME_LEN + 16;
 /// Bytes of message A: always exactly the datagram that every path is assumed to carry.
-pub const A_LEN: usize = 1 + 4 + 1 + NOISE_1_LEN + 2 * MAC_LEN;
+pub(crate) const A_LEN: usize = 1 + 4 + 1 + NOISE_1_LEN + 2 * MAC_LEN;
 /// Bytes of message B.
-pub const B_LEN: usize = 1 + 4 + LINK_LEN + EK_TAIL_LEN + 2 * MAC_LEN;
+pub(crate) const B_LEN: usize = 1 + 4 + LINK_LEN + EK_TAIL_LEN + 2 * MAC_LEN;
 /// Bytes of the response.
-pub const RESPONSE_LEN: usize = 1 + 4 + 4 + NOISE_2_LEN + CT_LEN + MAC_LEN;
+pub(crate) const RESPONSE_LEN: usize = 1 + 4 + 4 + NOISE_2_LEN + CT_LEN + MAC_LEN;
 /// Bytes of a cookie reply.
-pub const COOKIE_REPLY_LEN: usize = 1 + 4 + COOKIE_NONCE_LEN + COOKIE_LEN + 16;
+pub(crate) const COOKIE_REPLY_LEN: usize = 1 + 4 + COOKIE_NONCE_LEN + COOKIE_LEN + 16;
 
 const _: () = assert!(A_LEN == BASE_DATAGRAM, "A fills the base datagram, whatever it says");
 const _: () = assert!(RESPONSE_LEN < A_LEN + B_LEN, "a response amplifies nothing");
@@ -262,7 +262,7 @@ pub struct Hello {
 
 impl Hello {
     /// Whether the indices are ones that can have been issued: distinct, none zero.
-    pub fn has_issued_indices(&self) -> bool {
+    pub(crate) fn has_issued_indices(&self) -> bool {
         issued(&self.indices)
     }
 }
@@ -340,7 +340,7 @@ pub struct Welcome {
 
 impl Welcome {
     /// Whether the indices are ones that can have been issued: distinct, none zero.
-    pub fn has_issued_indices(&self) -> bool {
+    pub(crate) fn has_issued_indices(&self) -> bool {
         issued(&self.indices)
     }
 
@@ -456,7 +456,7 @@ impl Floor {
     /// Only suites with keys of 256 bits.
     pub const BITS_256: Self = Self(1);
     /// The highest class that some suite of this version reaches.
-    pub const HIGHEST: Self = Self::BITS_256;
+    pub(crate) const HIGHEST: Self = Self::BITS_256;
 }
 
 /// The cipher that makes the masks of header protection: one per session.
@@ -470,7 +470,7 @@ pub enum HeaderCipher {
 
 impl HeaderCipher {
     /// The byte on the wire.
-    pub const fn to_byte(self) -> u8 {
+    pub(crate) const fn to_byte(self) -> u8 {
         match self {
             Self::ChaCha20 => 0,
             Self::Aes => 1,
@@ -494,7 +494,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// A token of these bytes; `None` when there are none, or more than [`TOKEN_LEN_MAX`].
+    /// A token of these bytes; `None` when there are none, or more than `TOKEN_LEN_MAX`.
     pub fn new(token: &[u8]) -> Option<Self> {
         if token.is_empty() || token.len() > TOKEN_LEN_MAX {
             return None;

@@ -18,7 +18,7 @@ pub const ICMPV6: u8 = 58;
 const HEADER: usize = 8;
 /// The most that is quoted, in bytes: an IPv4 packet with it is no longer than every host takes
 /// (RFC 1812, 4.3.2.3).
-pub const QUOTED_MAX: usize = 576 - 20 - HEADER;
+pub(crate) const QUOTED_MAX: usize = 576 - 20 - HEADER;
 /// "Destination unreachable" and "communication administratively prohibited", as ICMP has them,
 const PROHIBITED: [u8; 2] = [3, 13];
 /// and as ICMPv6 has them.

@@ -54,7 +54,7 @@ impl<'a> InnerPacket<'a> {
     /// The packet with `head` in the place of its head. The addresses, ports and protocol in it
     /// must be the same.
     #[must_use]
-    pub const fn with_head(&self, head: &'a [u8]) -> Self {
+    pub(crate) const fn with_head(&self, head: &'a [u8]) -> Self {
         Self { headers: self.headers, pieces: Pieces { head, ..self.pieces } }
     }
 

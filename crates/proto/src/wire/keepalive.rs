@@ -11,9 +11,9 @@ use crate::id::SessionIndex;
 /// Bytes of the proof in an answer. A blind guess passes once in 2^32, and only while the one
 /// keepalive that it would answer is open; each byte more costs 770 a day behind a NAT
 /// that forgets after 120 s.
-pub const PROOF_LEN: usize = 4;
+pub(crate) const PROOF_LEN: usize = 4;
 /// Bytes of a keepalive.
-pub const KEEPALIVE_LEN: usize = 1 + 4 + 2;
+pub(crate) const KEEPALIVE_LEN: usize = 1 + 4 + 2;
 /// Bytes of an answer.
 pub const ANSWER_LEN: usize = 1 + PROOF_LEN;
 
@@ -31,7 +31,7 @@ pub struct Keepalive {
 
 /// What only the gateway and the client can compute for one keepalive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KeepaliveProof(pub [u8; PROOF_LEN]);
+pub(crate) struct KeepaliveProof(pub [u8; PROOF_LEN]);
 
 impl Keepalive {
     /// Reads a keepalive.
@@ -62,7 +62,7 @@ impl KeepaliveProof {
     ///
     /// # Errors
     /// [`DropReason::Malformed`] for a wrong length or kind.
-    pub fn parse(bytes: &[u8]) -> Result<Self, DropReason> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, DropReason> {
         if bytes.len() != ANSWER_LEN || Kind::of(bytes) != Some(Kind::KeepaliveAnswer) {
             return Err(DropReason::Malformed);
         }
@@ -70,7 +70,7 @@ impl KeepaliveProof {
     }
 
     /// The answer as bytes.
-    pub fn emit(self) -> Vec<u8> {
+    pub(crate) fn emit(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(ANSWER_LEN);
         let mut writer = Writer::new(&mut out);
         writer.u8(Kind::KeepaliveAnswer as u8);

@@ -9,7 +9,7 @@ use crate::error::DropReason;
 use crate::id::SessionIndex;
 
 /// Bytes of the token in a notice.
-pub const RESTART_TOKEN_LEN: usize = 16;
+pub(crate) const RESTART_TOKEN_LEN: usize = 16;
 /// Bytes of a notice: fewer than any data datagram, so it amplifies nothing.
 pub const RESTART_NOTICE_LEN: usize = 1 + 4 + RESTART_TOKEN_LEN;
 

@@ -14,9 +14,9 @@ use super::inner::{IPV4_HEADER, IPV6_HEADER, InnerPacket, TCP};
 /// Bytes of a header without options.
 pub const HEADER: usize = 20;
 /// Bytes of the longest header.
-pub const HEADER_MAX: usize = 60;
+pub(crate) const HEADER_MAX: usize = 60;
 /// Blocks of one selective acknowledgement.
-pub const SACK_MAX: usize = 4;
+pub(crate) const SACK_MAX: usize = 4;
 
 /// The largest window scale that means anything (RFC 7323, 2.3).
 const SCALE_MAX: u8 = 14;
@@ -33,7 +33,7 @@ const OPTION_MPTCP: u8 = 30;
 /// Two bytes of padding, then the option: as every system writes it, so that it lies at one place.
 const TIMESTAMPS_LEAD: [u8; 4] = [OPTION_NOP, OPTION_NOP, OPTION_TIMESTAMPS, 10];
 /// Bytes that clocks take of each segment.
-pub const TIMESTAMPS_PADDED: usize = 12;
+pub(crate) const TIMESTAMPS_PADDED: usize = 12;
 /// Hops that a segment of the tunnel's own may go: the usual first value.
 const HOPS: u8 = 64;
 
@@ -50,7 +50,7 @@ impl Seq {
 
     /// The number `bytes` back.
     #[must_use]
-    pub const fn minus(self, bytes: u32) -> Self {
+    pub(crate) const fn minus(self, bytes: u32) -> Self {
         Self(self.0.wrapping_sub(bytes))
     }
 
@@ -99,9 +99,9 @@ impl Flags {
     /// The acknowledgement number means something.
     pub const ACK: Self = Self(0x10);
     /// The urgent pointer means something.
-    pub const URG: Self = Self(0x20);
+    pub(crate) const URG: Self = Self(0x20);
     /// Something of what arrived was marked for congestion (ECN-Echo, RFC 3168, 6.1).
-    pub const ECE: Self = Self(0x40);
+    pub(crate) const ECE: Self = Self(0x40);
 
     /// Both.
     #[must_use]
@@ -249,7 +249,7 @@ impl Segment {
     }
 
     /// Puts another acknowledgement number and window into `packet`, which this was read from.
-    pub fn set_ack(&self, packet: &mut [u8], ack: Seq, window: u16) {
+    pub(crate) fn set_ack(&self, packet: &mut [u8], ack: Seq, window: u16) {
         let Some(tcp) = packet.get_mut(self.at..) else { return };
         overwrite(tcp, 8, &ack.0.to_be_bytes());
         overwrite(tcp, 14, &window.to_be_bytes());
@@ -262,12 +262,12 @@ impl Segment {
     }
 
     /// Puts another clock of its sender into `packet`, where it has one.
-    pub fn set_clock(&self, packet: &mut [u8], clock: u32) {
+    pub(crate) fn set_clock(&self, packet: &mut [u8], clock: u32) {
         self.set_timestamp(packet, 0, clock);
     }
 
     /// Puts another clock that was heard into `packet`, where it has one.
-    pub fn set_echo(&self, packet: &mut [u8], echo: u32) {
+    pub(crate) fn set_echo(&self, packet: &mut [u8], echo: u32) {
         self.set_timestamp(packet, 4, echo);
     }
 
@@ -278,7 +278,7 @@ impl Segment {
     }
 
     /// Takes selective acknowledgements out of `packet`: padding stands in their place.
-    pub fn remove_sacks(&self, packet: &mut [u8]) {
+    pub(crate) fn remove_sacks(&self, packet: &mut [u8]) {
         let Some(tcp) = packet.get_mut(self.at..self.at + self.header) else { return };
         let found = Options(&tcp[HEADER..], 0).find(|&(kind, ..)| kind == OPTION_SACK);
         let Some((at, len)) = found.map(|(_, at, body)| (HEADER + at, 2 + body.len())) else {
@@ -290,7 +290,7 @@ impl Segment {
 
 /// Lowers the segment size that a SYN, whose header `tcp` begins with, announces (RFC 9293, 3.7.1)
 /// to `limit`. One without the option, or with a smaller value, is left alone.
-pub fn lower_mss(tcp: &mut [u8], limit: u16) {
+pub(crate) fn lower_mss(tcp: &mut [u8], limit: u16) {
     let Some(header) = tcp.get(12).map(|byte| usize::from(byte >> 4) * 4) else { return };
     let options = tcp.get(HEADER..header.min(tcp.len())).unwrap_or_default();
     let found = Options(options, 0).find_map(|(kind, at, body)| match (kind, body) {

@@ -1,7 +1,7 @@
 //! A flow that is much, by numbered packets: what several links carry together, in order.
 
 use super::{Pair, links, udp};
-use rove_proto::bond::Mode;
+use rove_proto::multipath::Mode;
 use rove_proto::node::Command;
 use rove_proto::time::Duration;
 

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
+use rove_proto::multipath::scheduler::Scheduler;
+use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::{
     Command, Config, Event, Link, Meta, Node, PeerConfig, PeerState, SideConfig,
 };

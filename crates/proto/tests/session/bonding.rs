@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 use crate::pair::bulk::{self, arrived, flow, packet};
 use crate::pair::{self, Datagram, Nat, Pair, links, udp};
-use rove_proto::bond::codel::Bound;
-use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Mode, Recovery};
 use rove_proto::id::LinkId;
+use rove_proto::multipath::codel::Bound;
+use rove_proto::multipath::scheduler::Scheduler;
+use rove_proto::multipath::{Mode, Recovery};
 use rove_proto::node::{Command, Link};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;

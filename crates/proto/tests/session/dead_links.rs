@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::pair::{self, Pair, packet};
-use rove_proto::bond::Mode;
 use rove_proto::id::LinkId;
+use rove_proto::multipath::Mode;
 use rove_proto::node::{Command, Link, StreamTo};
 use rove_proto::time::{Duration, Instant};
 

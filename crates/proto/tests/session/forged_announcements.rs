@@ -10,7 +10,7 @@ use rove_proto::id::SessionIndex;
 use rove_proto::node::{Command, Event};
 use rove_proto::time::Duration;
 use rove_proto::wire::control::Control;
-use rove_proto::wire::frame::Frame;
+use rove_proto::wire::frame::{Frame, Framing};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -130,7 +130,7 @@ fn a_client_that_says_where_the_gateway_is_is_not_heard() {
     let home = at("198.51.100.9:7000");
     let mut insider = Insider::new(&mut pair, &eve, home);
     let own = packet_of_hers();
-    let hello = insider.say(&[Frame::Packet(&own)], 0);
+    let hello = insider.say(&[Frame::Packet { framing: Framing::Plain, packet: &own }], 0);
     eve.send(&mut pair, home, at(GATEWAY), &hello);
     assert_eq!(pair.gateway_inner.len(), 1, "she is a client like any other");
     let client = format!("{:?}", pair.client.status(pair.gateway_key));

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::pair::{DELAY, GATEWAY, Pair, links};
-use rove_proto::bond::Mode;
 use rove_proto::error::CloseCode;
+use rove_proto::multipath::Mode;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::inner::InnerPacket;

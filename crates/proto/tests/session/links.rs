@@ -1,8 +1,8 @@
 //! Several links: what is proven ahead, who carries, and what leaving a link costs.
 
 use crate::pair::{self, Pair, packet};
-use rove_proto::bond::Mode;
 use rove_proto::id::LinkId;
+use rove_proto::multipath::Mode;
 use rove_proto::node::{Command, Link, PathStatus};
 use rove_proto::path::{Health, Trust};
 use rove_proto::time::{Duration, Instant};

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use crate::pair::{Datagram, Pair, links, udp};
-use rove_proto::bond::Mode;
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::live::Early;
 use rove_proto::flow::report::Why;
+use rove_proto::multipath::Mode;
 use rove_proto::node::Command;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{End, Prefix};

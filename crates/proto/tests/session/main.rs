@@ -8,6 +8,7 @@ mod eve;
 mod pair;
 
 mod attacker;
+mod batches;
 mod bonding;
 mod dead_links;
 mod flows;

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use crate::pair::{Datagram, ELSEWHERE, GATEWAY, Pair, udp};
-use rove_proto::bond::{Manager, Mode, Spread};
 use rove_proto::id::LinkId;
+use rove_proto::multipath::{Manager, Mode, Spread};
 use rove_proto::node::{Command, Link, Node, PathStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;

@@ -1,9 +1,9 @@
 //! Where UDP is blocked: streams are tried, and left as soon as UDP works again.
 
 use crate::pair::{self, DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, STREAM_PORTS, packet};
-use rove_proto::bond::Mode;
-use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::id::{LinkId, SocketId, Transport};
+use rove_proto::multipath::Mode;
+use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::node::{Command, Event, Link, PathStatus, PeerState, StreamTo};
 use rove_proto::time::Duration;
 

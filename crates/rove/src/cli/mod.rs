@@ -10,19 +10,20 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use ipnet::IpNet;
-
-use crate::config::{
-    DnsChoice, LinkMode, LinkScheduler, LinkSetting, LogFormat, PathManager, RecoveryFor, StoreUrl,
-    Subflows, TransportChoice,
+use rove_api::{LinkMode, PathManager, RecoveryFor, TransportChoice};
+use rove_client::{DnsChoice, LinkScheduler, LinkSetting, Subflows};
+use rove_gateway::StoreUrl;
+use rove_host::config::LogFormat;
+use rove_host::invite::{self, Invite, InviteError};
+use rove_host::values::{
+    Destination, Endpoint, Lifetime, Misspelt, Networks, PeerName, parse_network,
 };
-use crate::invite::{self, Invite, InviteError};
-use crate::values::{Destination, Endpoint, Lifetime, Misspelt, Networks, PeerName, parse_network};
 
 /// One VPN session that never drops.
 #[derive(Debug, Parser)]
 #[command(name = "rove", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(disable_help_subcommand = true, after_help = text::AFTER_HELP)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// The node's directory [default: /etc/rove for root, else the user's state directory]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Everywhere")]
     pub dir: Option<PathBuf>,
@@ -38,7 +39,7 @@ pub struct Cli {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Set up and run a gateway, and say who may use it
     #[command(subcommand, arg_required_else_help = true)]
     Gateway(GatewayCommand),
@@ -93,7 +94,7 @@ pub enum Command {
 
 /// What to change.
 #[derive(Clone, Copy, Debug, Subcommand)]
-pub enum SetCommand {
+pub(crate) enum SetCommand {
     /// What is made of several links
     #[command(after_help = text::MODE)]
     Mode {
@@ -134,7 +135,7 @@ pub enum SetCommand {
 /// What to change: one thing of the client, or of one of its links.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct SetArgs {
+pub(crate) struct SetArgs {
     /// Of the client.
     #[command(subcommand)]
     pub command: Option<SetCommand>,
@@ -148,7 +149,7 @@ pub struct SetArgs {
 
 /// What to do with a gateway.
 #[derive(Debug, Subcommand)]
-pub enum GatewayCommand {
+pub(crate) enum GatewayCommand {
     /// Make the directory, keys, configuration and store of a new gateway
     #[command(after_help = text::INIT)]
     Init(InitArgs),
@@ -207,7 +208,7 @@ pub enum GatewayCommand {
 
 /// Where data comes out.
 #[derive(Args, Debug, Clone, Copy)]
-pub struct OutputArgs {
+pub(crate) struct OutputArgs {
     /// Print JSON; keys are only ever added
     #[arg(long)]
     pub json: bool,
@@ -215,7 +216,7 @@ pub struct OutputArgs {
 
 /// How the paths of a client come out.
 #[derive(Args, Debug, Clone, Copy)]
-pub struct PathsArgs {
+pub(crate) struct PathsArgs {
     /// Show them again every second, until interrupted
     #[arg(long)]
     pub watch: bool,
@@ -229,7 +230,7 @@ pub struct PathsArgs {
 
 /// Whose paths come out.
 #[derive(Args, Debug)]
-pub struct PeerPathsArgs {
+pub(crate) struct PeerPathsArgs {
     /// Only those of this peer
     #[arg(value_name = "NAME")]
     pub name: Option<PeerName>,
@@ -240,7 +241,7 @@ pub struct PeerPathsArgs {
 
 /// Which connection to explain.
 #[derive(Args, Debug)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// Words that its line in `rove flows` has: an address, a port, a class, tcp or udp
     #[arg(value_name = "FLOW", required = true, num_args = 1..)]
     pub flow: Vec<String>,
@@ -251,7 +252,7 @@ pub struct ExplainArgs {
 
 /// What to do without.
 #[derive(Args, Debug)]
-pub struct RehearseArgs {
+pub(crate) struct RehearseArgs {
     /// The link, as `rove paths` names it
     #[arg(long, value_name = "LINK")]
     pub unplug: String,
@@ -268,7 +269,7 @@ pub struct RehearseArgs {
 
 /// What of a gateway comes out.
 #[derive(Args, Debug, Clone, Copy)]
-pub struct GatewayStatusArgs {
+pub(crate) struct GatewayStatusArgs {
     /// Print JSON; keys are only ever added
     #[arg(long)]
     pub json: bool,
@@ -279,7 +280,7 @@ pub struct GatewayStatusArgs {
 
 /// What a new gateway is.
 #[derive(Args, Debug)]
-pub struct InitArgs {
+pub(crate) struct InitArgs {
     /// Where clients reach this gateway, best first; may be repeated
     #[arg(long, required = true, num_args = 1.., value_name = "HOST:PORT")]
     pub endpoint: Vec<Endpoint>,
@@ -296,7 +297,7 @@ pub struct InitArgs {
 
 /// What an invite grants.
 #[derive(Args, Debug)]
-pub struct InviteArgs {
+pub(crate) struct InviteArgs {
     /// The peer's name; further peers of the same invite get a number
     #[arg(value_name = "NAME")]
     pub name: PeerName,
@@ -319,7 +320,7 @@ pub struct InviteArgs {
 
 /// What a peer may reach.
 #[derive(Args, Debug)]
-pub struct AllowArgs {
+pub(crate) struct AllowArgs {
     /// The peer's name
     #[arg(value_name = "NAME")]
     pub name: PeerName,
@@ -333,7 +334,7 @@ pub struct AllowArgs {
 
 /// How to connect.
 #[derive(Args, Debug)]
-pub struct UpArgs {
+pub(crate) struct UpArgs {
     /// The invite, needed once; - reads it from standard input, where no other user sees it
     #[arg(value_name = "INVITE")]
     pub pasted: Vec<Pasted>,
@@ -384,7 +385,7 @@ pub struct UpArgs {
 /// A word in the place of an invite; the shell may have split the invite into several words.
 /// Neither `Debug` nor any error shows it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pasted(pub String);
+pub(crate) struct Pasted(pub String);
 
 impl From<String> for Pasted {
     fn from(word: String) -> Self {
@@ -399,7 +400,7 @@ impl fmt::Debug for Pasted {
 }
 
 /// Parses the command line. A wrong command line ends the program.
-pub fn parse() -> Cli {
+pub(crate) fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| {
         if error.use_stderr() && names_invite() {
             refuse(error.kind(), "wrong arguments");
@@ -411,7 +412,7 @@ pub fn parse() -> Cli {
 /// Ends the program because of a wrong command line. If the command line contains an invite, the
 /// error shows neither `message` nor anything else of it, because logs of scripts must not contain
 /// an invite.
-pub fn refuse(kind: ErrorKind, message: impl fmt::Display) -> ! {
+pub(crate) fn refuse(kind: ErrorKind, message: impl fmt::Display) -> ! {
     let message = if names_invite() {
         "wrong arguments; they hold an invite and are not repeated here: an invite goes to \
          `rove up INVITE`, in quotation marks"
@@ -423,7 +424,7 @@ pub fn refuse(kind: ErrorKind, message: impl fmt::Display) -> ! {
 }
 
 /// Ends the program because the pasted text is no invite.
-pub fn refuse_invite(error: &InviteError) -> ! {
+pub(crate) fn refuse_invite(error: &InviteError) -> ! {
     Cli::command().error(ErrorKind::ValueValidation, error).exit()
 }
 
@@ -433,7 +434,7 @@ fn names_invite() -> bool {
 
 /// One thing that is set of one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkSet {
+pub(crate) struct LinkSet {
     /// The link's name.
     pub name: String,
     /// The key, as it was typed.
@@ -446,7 +447,7 @@ pub struct LinkSet {
 
 impl LinkSet {
     /// What `link.NAME.KEY VALUE` says, where a name may have dots as well.
-    pub fn parse(what: &str, value: &str) -> Result<Self, Misspelt> {
+    pub(crate) fn parse(what: &str, value: &str) -> Result<Self, Misspelt> {
         let usage = "write link.NAME.KEY VALUE: `rove set --help` has the keys";
         let named = what.strip_prefix("link.").and_then(|rest| rest.rsplit_once('.'));
         let unknown = || Misspelt::new(format!("{what:?} cannot be set: {usage}"));

@@ -13,16 +13,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use rove_api::{
     Check, CheckState, ClientStatus, GatewayStatus, Problem, RunningClient, TransportChoice,
 };
+use rove_host::control::{self, AskError, Request};
+use rove_host::home::{Home, Role};
+use rove_host::values::{Endpoint, Host};
 use rove_os::names;
 use serde::de::DeserializeOwned;
 
 use super::output;
 use crate::cli::OutputArgs;
-use crate::config::GatewayConfig;
-use crate::control::{self, AskError, Request};
-use crate::daemon;
-use crate::home::{Home, Role};
-use crate::values::{Endpoint, Host};
 
 /// How long an answer from the other end of the tunnel may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
@@ -64,7 +62,7 @@ pub(super) fn client(home: &Home, args: OutputArgs) -> Result<()> {
 pub(super) fn gateway(home: &Home, args: OutputArgs) -> Result<()> {
     let not_running = "the gateway does not run: start it, then check again";
     let status: GatewayStatus = ask(home, Role::Gateway, not_running)?;
-    let config = GatewayConfig::load(&home.config(Role::Gateway))?;
+    let config = rove_gateway::Config::load(&home.config(Role::Gateway))?;
     let mut checks = host(&status.problems, &GATEWAY_PARTS);
     if !config.nat {
         checks.retain(|(name, _)| *name != "nat");
@@ -210,7 +208,7 @@ fn mtu(running: &RunningClient) -> Found {
         return Found::Unknown("there is no lease yet".to_owned());
     };
     for &gateway in gateways {
-        match daemon::echo(gateway, mtu, ANSWER_WITHIN) {
+        match rove_client::echo(gateway, mtu, ANSWER_WITHIN) {
             Ok(true) => {}
             Ok(false) => {
                 return Found::Bad(format!(

@@ -6,32 +6,25 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rove_api::{Changed, ClientStatus, Link, LinkUse, Portal};
-use rove_os::lock::Lock;
-use rove_os::plan::{Applier, Connection, Places};
+use rove_client::{Carries, Config, Wishes, left_behind};
+use rove_host::config::LogFormat;
+use rove_host::control::{self, AskError, Request};
+use rove_host::home::{Home, Role};
+use rove_host::invite::Invite;
+use rove_host::log::LogFile;
+use rove_host::{confine, files, log};
+use rove_os::plan::{Connection, Places};
 use serde::de::IgnoredAny;
 
 use super::output::{self, list, moment};
 use super::ssh;
 use crate::cli::{self, OutputArgs, Pasted, UpArgs};
-use crate::config::{ClientConfig, LogFormat};
-use crate::control::{self, AskError, Request};
-use crate::daemon::{self, Carries, LogFile, Wishes};
-use crate::files;
-use crate::home::{Home, Role};
-use crate::invite::Invite;
 
 /// Bytes that are read in search of an invite.
 const INPUT_MAX: u64 = 64 << 10;
-/// How a connection breaks whose other end was killed.
-const DIED: [io::ErrorKind; 3] =
-    [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe, io::ErrorKind::UnexpectedEof];
-/// How long a node may take from its last answer to its end.
-const END_WITHIN: Duration = Duration::from_secs(5);
 /// What the background process writes to its parent, before each line.
 const CARRIES: &str = "carries ";
 const WARNING: &str = "warning ";
@@ -78,27 +71,30 @@ fn run(
     carries: &mut dyn FnMut(&Carries) -> Result<()>,
 ) -> Result<()> {
     let kept: Vec<Connection> = kept(args).into_iter().collect();
-    let configure =
-        || configure(home, args).map(|config| ClientConfig { kept: kept.clone(), ..config });
+    let configure = || {
+        let mut config = configure(home, args)?;
+        config.kept.clone_from(&kept);
+        Ok(config)
+    };
     let log_file = args.detached.then(|| home.client_log());
     let mut run = || {
         let state = home.state(Role::Client);
         [home.dir(), &state].into_iter().try_for_each(files::make_directory)?;
-        let left = daemon::leave_root(home, &[], Some(&Places::usual(&state)))?;
+        let left = confine::leave_root(home, &[], Some(&Places::usual(&state)))?;
         let log = configure()?.log;
         match &log_file {
             Some(path) => {
                 let file = LogFile::open(path).with_context(|| path.display().to_string())?;
-                daemon::start_log_in(file, log, format);
+                log::start_in(file, log, format);
             }
-            None => daemon::start_log(log, format),
+            None => log::start(log, format),
         }
         let invite = args.invite.as_ref();
         let carries = &mut |carried: &Carries| {
-            daemon::tell_user(&left);
+            confine::tell(&left);
             carries(carried)
         };
-        let ended = daemon::run_client(home, Wishes { configure: &configure, invite, carries });
+        let ended = rove_client::run(home, Wishes { configure: &configure, invite, carries });
         notify(&[sd_notify::NotifyState::Stopping]);
         ended
     };
@@ -126,26 +122,9 @@ fn tell_ssh(args: &UpArgs) {
     }
 }
 
-/// What a client changed in the network that stands, by its journal.
-struct Left {
-    kill_switch: bool,
-    rest: bool,
-}
-
-/// What stands of what a client changed that may run or not.
-fn left_behind(home: &Home) -> Result<Left> {
-    let state = home.state(Role::Client);
-    if matches!(state.try_exists(), Ok(false)) {
-        return Ok(Left { kill_switch: false, rest: false });
-    }
-    let applier = Applier::open(Places::usual(&state))?;
-    let rest = applier.has_leftovers() || applier.damaged().is_some();
-    Ok(Left { kill_switch: applier.kill_switch_stands(), rest })
-}
-
 /// The file's values, overruled by the command line's.
-fn configure(home: &Home, args: &UpArgs) -> Result<ClientConfig> {
-    let mut config = ClientConfig::load(&home.config(Role::Client))?;
+fn configure(home: &Home, args: &UpArgs) -> Result<Config> {
+    let mut config = Config::load(&home.config(Role::Client))?;
     for (typed, configured) in [
         (&args.route, &mut config.route),
         (&args.exclude, &mut config.exclude),
@@ -280,81 +259,13 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
 }
 
 pub(super) fn down(home: &Home) -> Result<()> {
-    match control::ask::<IgnoredAny>(&home.socket(Role::Client)?, &Request::Down) {
-        Ok(_) => {
-            // The next `rove up` may follow at once: only an ended process has let go of
-            // everything.
-            wait_for_end(&home.state(Role::Client))?;
-            return output::line("down");
-        }
-        Err(AskError::NotRunning) => {}
-        // It died as it was asked; should it live, it has the lock.
-        Err(AskError::Broken { cause, .. }) if DIED.contains(&cause.kind()) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let state = home.state(Role::Client);
-    let not_up = || match home.other() {
-        Some(other) => output::line(&format!("not up here: {other}")),
-        None => output::line("not up"),
-    };
-    let mut applier = Applier::open(Places::usual(&state))?;
-    if !state.exists() {
-        // Somebody removed the directory, but the tables in the kernel can only be Rove's.
-        if !is_in_kernel(home, &applier)? {
-            return not_up();
-        }
-        applier.remove_kill_switch()?;
+    if rove_client::down(home)? {
         return output::line("down");
     }
-    // The changes of a crashed client, and a kill switch that is in the journal or only in the
-    // kernel.
-    let _lock = Lock::take(&state)?;
-    let is_left = applier.has_leftovers() || applier.damaged().is_some();
-    let stands = applier.kill_switch_stands() || is_in_kernel(home, &applier)?;
-    if !is_left && !stands {
-        return not_up();
+    match home.other() {
+        Some(other) => output::line(&format!("not up here: {other}")),
+        None => output::line("not up"),
     }
-    // Even if something else resists: whoever asks to leave wants the network back.
-    let undone = applier.undo();
-    applier.remove_kill_switch()?;
-    undone?;
-    output::line("down")
-}
-
-/// Whether the kernel has a kill switch that no journal mentions. Only root can see and remove it.
-fn is_in_kernel(home: &Home, applier: &Applier) -> Result<bool> {
-    let may_look = rustix::process::geteuid().is_root() && home.other().is_none();
-    Ok(may_look && applier.kill_switch_is_there()?)
-}
-
-/// Waits until the process that answered has ended: it holds the lock to its last moment.
-fn wait_for_end(state: &Path) -> Result<()> {
-    let give_up = Instant::now() + END_WITHIN;
-    loop {
-        match Lock::take(state) {
-            Ok(_) => return Ok(()),
-            Err(rove_os::error::Error::SecondInstance { .. }) if Instant::now() < give_up => {
-                thread::sleep(Duration::from_millis(5));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// Installs a wanted kill switch again: at boot before the network, and after the packet filter's
-/// rules were flushed. A running client does so by itself.
-pub(super) fn stand(home: &Home) -> Result<()> {
-    let state = home.state(Role::Client);
-    if !state.exists() {
-        return Ok(());
-    }
-    daemon::leave_root(home, &[], None)?;
-    let _lock = match Lock::take(&state) {
-        Err(rove_os::error::Error::SecondInstance { .. }) => return Ok(()),
-        taken => taken?,
-    };
-    Applier::open(Places::usual(&state))?.stand_kill_switch()?;
-    Ok(())
 }
 
 pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {

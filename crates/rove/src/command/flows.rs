@@ -2,11 +2,11 @@
 
 use anyhow::{Result, bail};
 use rove_api::{Explanation, Flow, Flows, Hold, Node};
+use rove_host::control::{self, AskError, Request};
+use rove_host::home::{Home, Role};
 
 use super::output;
 use crate::cli::{ExplainArgs, OutputArgs};
-use crate::control::{self, AskError, Request};
-use crate::home::{Home, Role};
 
 /// Characters of a line.
 const WIDTH: usize = 100;

@@ -4,45 +4,29 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use rove_api::{
     Allowed, AuditEntry, ClockReset, GatewayStatus, Invited, Moved, Peers, Reloaded, Revoked,
     RunningGateway,
 };
-use rove_os::lock::Lock;
-use rove_os::plan::{Applier, Places};
-use serde::de::DeserializeOwned;
+use rove_gateway::ask;
+use rove_host::config::LogFormat;
+use rove_host::control::{self, AskError, Request};
+use rove_host::home::{Home, Role};
+use rove_host::values::{Endpoint, PeerName, spelt};
 
 use super::output::{self, list, moment};
 use crate::cli::{AllowArgs, GatewayStatusArgs, InitArgs, InviteArgs, OutputArgs};
-use crate::config::{GatewayConfig, LogFormat};
-use crate::control::{self, AskError, Request};
-use crate::gateway::{self, Gateway};
-use crate::home::{Home, Role};
-use crate::ledger::wall_clock;
-use crate::values::{Endpoint, PeerName, spelt};
 
 /// How long a move is watched, and how often.
 const FOLLOW_WITHIN: Duration = Duration::from_secs(2);
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks the running gateway, else its files. `T` is the type of the answer to this request.
-fn ask<T: DeserializeOwned>(home: &Home, request: &Request) -> Result<T> {
-    let socket = home.socket(Role::Gateway)?;
-    gateway::when_free(|| match control::ask(&socket, request) {
-        Err(AskError::NotRunning) => {
-            let answer = Gateway::open(home)?.answer(request.clone(), wall_clock())?.stored()?;
-            Ok(serde_json::from_value(serde_json::to_value(answer)?)?)
-        }
-        answered => Ok(answered?),
-    })
-}
-
 pub(super) fn init(home: &Home, args: InitArgs) -> Result<()> {
     let InitArgs { endpoint, network, dns, store } = args;
-    let config = GatewayConfig::new(endpoint, network, dns, store)?;
-    Gateway::init(home, &config)?;
+    let config = rove_gateway::Config::new(endpoint, network, dns, store)?;
+    rove_gateway::init(home, &config)?;
     config.doubts().iter().for_each(|doubt| output::warning(&format!("warning: {doubt}")));
     let dir = home.dir().display();
     output::line(&format!(
@@ -60,7 +44,7 @@ pub(super) fn init(home: &Home, args: InitArgs) -> Result<()> {
 }
 
 pub(super) fn run(home: &Home, format: Option<LogFormat>) -> Result<()> {
-    crate::daemon::run_gateway(home, format, || {
+    rove_gateway::run(home, format, || {
         // Not started by systemd, or it does not listen: nobody waits.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     })
@@ -250,13 +234,12 @@ fn count_followers(home: &Home, told: u64) -> Result<u64> {
 }
 
 pub(super) fn backup(home: &Home, file: &Path) -> Result<()> {
-    let ledger = ask(home, &Request::Snapshot)?;
-    gateway::backup(home, ledger, file)?;
+    rove_gateway::backup(home, file)?;
     output::line(&format!("{} written: it holds the gateway's key", file.display()))
 }
 
 pub(super) fn restore(home: &Home, file: &Path) -> Result<()> {
-    let restored = gateway::restore(home, file)?;
+    let restored = rove_gateway::restore(home, file)?;
     output::line(&format!("restored into {}", home.dir().display()))?;
     if let Some(why) = &restored.lost {
         output::line(&format!(
@@ -293,21 +276,8 @@ pub(super) fn reload(home: &Home) -> Result<bool> {
 }
 
 pub(super) fn down(home: &Home) -> Result<()> {
-    Gateway::find(home)?;
-    let state = home.state(Role::Gateway);
-    if !state.exists() {
-        return output::line("nothing of it is left");
-    }
-    let _lock = match Lock::take(&state) {
-        Err(rove_os::error::Error::SecondInstance { .. }) => {
-            bail!("the gateway runs: stop it first")
-        }
-        taken => taken?,
-    };
-    let mut applier = Applier::open(Places::usual(&state))?;
-    if !applier.has_leftovers() {
-        return output::line("nothing of it is left");
-    }
-    applier.undo()?;
-    output::line("interface, routes and NAT are gone")
+    output::line(match rove_gateway::down(home)? {
+        true => "interface, routes and NAT are gone",
+        false => "nothing of it is left",
+    })
 }

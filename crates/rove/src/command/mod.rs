@@ -13,14 +13,14 @@ mod ssh;
 use anyhow::{Result, bail};
 
 use clap::error::ErrorKind;
+use rove_host::control::{self, AskError, Request};
+use rove_host::home::{Home, Role};
 use serde::de::IgnoredAny;
 
 use crate::cli::{self, Cli, Command, GatewayCommand, LinkSet, SetArgs, SetCommand};
-use crate::control::{self, AskError, Request};
-use crate::home::{Home, Role};
 
 /// Does what was typed. An error is one line with cause and cure.
-pub fn run(cli: Cli) -> Result<()> {
+pub(crate) fn run(cli: Cli) -> Result<()> {
     let home = || Home::new(cli.dir.clone());
     match cli.command {
         Command::Gateway(command) => {
@@ -36,7 +36,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Rehearse(args) => rehearse::run(&home()?, &args),
         Command::Set(args) => set(&home()?, &args),
         Command::Reload => reload(&home()?),
-        Command::StandKillSwitch => client::stand(&home()?),
+        Command::StandKillSwitch => rove_client::stand(&home()?),
         Command::Adopt => then_adopt(&home()?, |_| Ok(())),
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::manual(&directory),
@@ -46,7 +46,7 @@ pub fn run(cli: Cli) -> Result<()> {
 /// Runs `work` on a node's files, then gives them to the user that the node runs as.
 fn then_adopt(home: &Home, work: impl FnOnce(&Home) -> Result<()>) -> Result<()> {
     let done = work(home);
-    crate::daemon::adopt(home);
+    rove_host::confine::adopt(home);
     done
 }
 
@@ -101,7 +101,7 @@ fn reload(home: &Home) -> Result<()> {
 fn run_gateway(
     home: &Home,
     command: GatewayCommand,
-    log_format: Option<crate::config::LogFormat>,
+    log_format: Option<rove_host::config::LogFormat>,
 ) -> Result<()> {
     match command {
         GatewayCommand::Init(args) => gateway::init(home, args),

@@ -4,9 +4,8 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use rove_api::Problem;
+use rove_host::values::spelt;
 use serde::Serialize;
-
-use crate::values::spelt;
 
 /// Prints one line.
 pub(super) fn line(text: &str) -> Result<()> {

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rove_api::{ClientPath, LinkUse, Path, PeerPaths};
+use rove_host::control::{self, AskError, Request};
+use rove_host::home::{Home, Role};
 
 use super::output;
 use crate::cli::{PathsArgs, PeerPathsArgs};
-use crate::control::{self, AskError, Request};
-use crate::home::{Home, Role};
 
 /// What is told of each path, at either end.
 const HEAD: [&str; 11] =

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rove_api::{Felt, Rehearsal, RehearsalBegun, RehearsedFlow};
+use rove_host::control::{self, AskError, Request};
+use rove_host::home::{Home, Role};
 
 use super::output;
 use crate::cli::RehearseArgs;
-use crate::control::{self, AskError, Request};
-use crate::home::{Home, Role};
 
 /// How often the client is asked whether it is over; it takes who does not ask for gone.
 const ASK_EVERY: Duration = Duration::from_millis(250);

@@ -1,9 +1,10 @@
-//! A talk between real programs, and connections that are carried beside it.
+//! A talk between real programs, and the connections and datagrams that are carried beside it.
 
 use super::connections::Pair;
+use super::pour::Pouring;
 use super::{Captures, Hosts};
 use crate::emu::Endpoints;
-use crate::ground::{Call, CallRun, Connections, Cue, Talk, Transfer, Trouble};
+use crate::ground::{Beside, Call, CallRun, Connections, Cue, Datagrams, Talk, Trouble};
 use crate::netns::{Captured, Direction, Process};
 use crate::programs::{Report, report};
 use std::time::Duration;
@@ -17,9 +18,11 @@ impl Hosts {
         &mut self,
         call: Call,
         beside: &[Connections],
+        poured: Option<Datagrams>,
         script: &[Cue],
-    ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
+    ) -> Result<Beside, Trouble> {
         self.start_captures()?;
+        let poured = poured.map(|datagrams| self.begin_pouring(datagrams)).transpose()?;
         let mut pairs = self.open(beside)?;
         let [answering, calling] = self.testbed.call(&call)?;
         let length_ns = call.end_ns() + Call::PATIENCE_NS;
@@ -27,7 +30,8 @@ impl Hosts {
         let transfers = pairs.into_iter().map(Pair::end).collect();
         let (up, down) = (heard(answering, &call), heard(calling, &call));
         let carriers = self.carriers(&self.take_captures()?, call.talk);
-        Ok((CallRun { up, down, carriers }, transfers))
+        let poured = poured.map(Pouring::end).transpose()?;
+        Ok((CallRun { up, down, carriers }, transfers, poured))
     }
 
     /// How many datagrams of the tunnel left either end that by their length carry one of a talk's.

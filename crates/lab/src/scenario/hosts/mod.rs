@@ -13,9 +13,9 @@ use super::deploy::{Deployment, How};
 use super::testbed::{Move, Testbed};
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
-    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Datagrams, DatagramsRun,
-    Download, FIRST_LINK, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver,
-    Reported, RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble, Work,
+    Act, Beside, Call, Called, Calling, Clock, Connections, Cue, Datagrams, DatagramsRun, Download,
+    FIRST_LINK, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver, Reported,
+    RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble, Work,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -308,13 +308,14 @@ impl Ground for Hosts {
         self.carry(kinds, limit_ns, script)
     }
 
-    fn call(
+    fn call_and_pour(
         &mut self,
         call: Call,
         beside: &[Connections],
+        poured: Option<Datagrams>,
         script: &[Cue],
-    ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
-        self.talk(call, beside, script)
+    ) -> Result<Beside, Trouble> {
+        self.talk(call, beside, poured, script)
     }
 
     fn pour(&mut self, datagrams: Datagrams) -> Result<DatagramsRun, Trouble> {

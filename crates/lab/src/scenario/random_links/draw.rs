@@ -1,104 +1,92 @@
 //! What a seed draws: links that nobody tuned for, and what is carried over them.
 //!
-//! Decides the ranges. Rates and round trips are log-uniform, because a link of 4 Mbit/s is as
-//! different from one of 2 Mbit/s as 400 is from 200.
+//! Decides how many links there are and what they could carry at best. The ranges of a link are in
+//! `link`, the chances of traffic and events in `traffic`.
 
-use crate::emu::{Changes, LinkConfig, Loss, MS, PipeConfig, Rate, Rng};
-use crate::ground::{Mode, Receiver, Terrain};
-use std::sync::Arc;
+use super::link::{Kind, Link, MBPS};
+use super::traffic::Traffic;
+use super::{BUSY_NS, Story};
+use crate::emu::Rng;
+use crate::ground::{Act, Connections, Cue, Datagrams, Mode, Receiver, Route, Terrain, What};
 
-/// The label of this chance, so that other draws of the seed stay what they were.
+/// The label of this chance, so that other draws of the seed stay what they were,
 const LABEL: u64 = 0x6c69_6e6b;
-/// The rate of a link, in Mbit/s.
-const MBPS: (f64, f64) = (2.0, 500.0);
+/// and that of the traffic.
+const TRAFFIC: u64 = 0x7472_6166;
 /// The most that all links of a draw carry together, in Mbit/s: a draw in virtual time takes as
 /// long as its packets are many.
 const SUM_MBPS: f64 = 600.0;
-/// The round trip of a link, in milliseconds.
-const ROUND_TRIP_MS: (f64, f64) = (5.0, 600.0);
-/// The packet loss of a link that loses any, as a share.
-const LOSS: (f64, f64) = (0.000_5, 0.03);
-/// The mean length of a burst of losses, in packets.
-const BURST: (f64, f64) = (2.0, 6.0);
-/// What the queue of a link holds, in milliseconds at its own rate,
-pub(super) const QUEUE_MS: (f64, f64) = (15.0, 400.0);
-/// and in bytes at least: what a slow router has, ten full packets.
-const QUEUE_BYTES_MIN: u64 = 15_000;
-/// One draw in so many has a third link,
+/// With mixed traffic, one draw in so many may have links as fast as that, and the links of the
+/// others carry so much together. A run takes as long as its packets are many: with fast links in
+/// every draw, the same time is enough for a third of the draws.
+const FAST_IN: u64 = 5;
+const USUAL_SUM_MBPS: f64 = 100.0;
+/// The label of the chance for that.
+const FAST: u64 = 0x6661_7374;
+/// One draw in so many has a third link.
 const THIRD_LINK_IN: u64 = 4;
-/// one link in so many changes its rate during the run,
-const CHANGING_IN: u64 = 4;
-/// and one in so many is recorded. A recording is there once in a draw at most.
-const RECORDED_IN: u64 = 6;
-/// The rates that a link changes to, as a part of the drawn one,
-const PART: (f64, f64) = (0.25, 1.0);
-/// and for how long it has each, in milliseconds.
-const STAYS_MS: (f64, f64) = (500.0, 5_000.0);
-/// The recorded networks with their mean rate down, in Mbit/s.
-const RECORDINGS: [(&str, f64); 2] = [("verizon-lte", 5.3), ("tmobile-lte", 16.0)];
 /// How many TCP connections there are, where there are several.
-pub(super) const SEVERAL: u32 = 4;
+const SEVERAL: u32 = 4;
 
 /// Links and what is carried over them.
 #[derive(Clone, Debug)]
-pub(super) struct Draw {
+pub(in crate::scenario) struct Draw {
     /// Of which seed,
-    seed: u64,
+    pub(in crate::scenario) seed: u64,
     /// and which draw of that.
-    number: u64,
+    pub(in crate::scenario) number: u64,
     /// The client's links, the first one first.
     links: Vec<Link>,
     /// Who receives.
-    pub(super) to: Receiver,
-    /// How many TCP connections there are.
-    pub(super) flows: u32,
+    to: Receiver,
+    traffic: Traffic,
+    /// How long what counts lasts, in nanoseconds.
+    length_ns: u64,
     /// All other chance of its story follows from this.
-    pub(super) chance: u64,
-}
-
-/// A drawn link, alike in both directions.
-#[derive(Clone, Debug)]
-struct Link {
-    /// Its rate, in Mbit/s: the greatest that it has, or of a recorded one about the mean.
-    mbps: f64,
-    round_trip_ms: u64,
-    loss: Loss,
-    queue_ms: u64,
-    kind: Kind,
-}
-
-/// How the rate of a link behaves.
-#[derive(Clone, Debug)]
-enum Kind {
-    Steady,
-    Changing(Arc<Changes>),
-    Recorded(&'static str),
+    pub(in crate::scenario) chance: u64,
 }
 
 impl Draw {
-    /// The draw of this number of a seed, for a story of up to `length_ns` nanoseconds.
-    pub(super) fn new(seed: u64, number: u64, length_ns: u64) -> Self {
+    /// The draw of this number of a seed. What counts lasts for `length_ns` nanoseconds. The
+    /// traffic is drawn as well if it is mixed.
+    pub(in crate::scenario) fn new(seed: u64, number: u64, length_ns: u64, mixed: bool) -> Self {
         let mut rng = Rng::new(seed).fork(LABEL).fork(number);
         let chance = rng.next_u64();
         let to = if rng.below(2) == 0 { Receiver::Client } else { Receiver::Server };
-        let flows = if rng.below(2) == 0 { 1 } else { SEVERAL };
+        let several = if rng.below(2) == 0 { 1 } else { SEVERAL };
         let count: u32 = if rng.below(THIRD_LINK_IN) == 0 { 3 } else { 2 };
+        let is_fast = !mixed || rng.fork(FAST).below(FAST_IN) == 0;
+        let sum_mbps = if is_fast { SUM_MBPS } else { USUAL_SUM_MBPS };
         let mut links: Vec<Link> = Vec::new();
         for at in 0..count {
             let others: f64 = links.iter().map(|link| link.mbps).sum();
             // Each link that is still to come has the least at least.
             let rest = MBPS.0 * f64::from(count - 1 - at);
-            let most = MBPS.1.min(SUM_MBPS - others - rest);
-            let link = Link::draw(&mut rng.fork(u64::from(at)), most, length_ns);
+            let most = MBPS.1.min(sum_mbps - others - rest);
+            // Rates change until the story is over for certain.
+            let changes_ns = length_ns + 4 * BUSY_NS;
+            let link = Link::draw(&mut rng.fork(u64::from(at)), most, changes_ns);
+            // A recording is there once in a draw at most.
             let is_there = |name| links.iter().any(|link| link.recording() == Some(name));
             let is_twice = link.recording().is_some_and(is_there);
             links.push(if is_twice { Link { kind: Kind::Steady, ..link } } else { link });
         }
-        Self { seed, number, links, to, flows, chance }
+        let counts_ns = (BUSY_NS, BUSY_NS + length_ns);
+        let traffic = if mixed {
+            Traffic::draw(&mut rng.fork(TRAFFIC), several, links.len(), counts_ns)
+        } else {
+            Traffic::usual(several)
+        };
+        Self { seed, number, links, to, traffic, length_ns, chance }
+    }
+
+    /// Its story with everything.
+    pub(in crate::scenario) const fn story(&self) -> Story<'_> {
+        Story { draw: self, chance: self.chance, without: None, asks: None }
     }
 
     /// Which draw it is, in words that say how to have it again.
-    pub(super) fn name(&self) -> String {
+    pub(in crate::scenario) fn name(&self) -> String {
         format!("{} of seed {}", self.number, self.seed)
     }
 
@@ -107,12 +95,57 @@ impl Draw {
         self.links.iter().map(Link::name).collect::<Vec<_>>().join(" + ")
     }
 
-    /// The networks of its story, of a client in this mode whose tunnel goes without this
-    /// heuristic.
-    pub(super) fn terrain(&self, mode: Mode, without: Option<&'static str>) -> Terrain {
+    /// What is carried and what happens, in words.
+    pub(super) fn traffic(&self) -> String {
+        let to = if self.to == Receiver::Client { "client" } else { "server" };
+        format!("to the {to}: {}", self.traffic.name())
+    }
+
+    /// The networks of its story, of a client in this mode.
+    pub(super) fn terrain(&self, mode: Mode) -> Terrain {
         let mut links = self.links.iter().map(Link::config);
         let usual = Terrain::of(links.next().unwrap_or_default());
-        Terrain { beside: links.collect(), mode, without, ..usual }
+        let bottleneck = self.traffic.bottleneck.as_ref().map(|it| it.config(self.sum_mbps()));
+        Terrain { beside: links.collect(), bottleneck, mode, ..usual }
+    }
+
+    /// What is done to the links before anything is carried,
+    pub(super) fn before(&self) -> Vec<Act> {
+        self.traffic.before(self.links.len())
+    }
+
+    /// and what meanwhile.
+    pub(super) fn script(&self) -> Vec<Cue> {
+        self.traffic.script()
+    }
+
+    /// The connections in the direction of the draw, those in the other one, and those beside the
+    /// tunnel, which last for `length_ns` nanoseconds at least.
+    pub(super) fn connections(&self, length_ns: u64) -> [Connections; 3] {
+        let Traffic { flows, congestion, is_both_ways, bottleneck, .. } = &self.traffic;
+        let usual = Connections::outlasting(self.to, self.most_mbps(), length_ns);
+        let pace = self.traffic.pace(self.sum_mbps());
+        let forth = Connections { count: *flows, congestion: *congestion, pace, ..usual };
+        let back = Connections { count: (*is_both_ways).into(), to: self.from(), ..usual };
+        let other = bottleneck.as_ref().and_then(|bottleneck| bottleneck.other);
+        let beside = Connections {
+            count: other.is_some().into(),
+            route: Route::Open,
+            congestion: other.unwrap_or(usual.congestion),
+            ..usual
+        };
+        [forth, back, beside]
+    }
+
+    /// The datagrams, which last for `length_ns` nanoseconds.
+    pub(super) fn datagrams(&self, length_ns: u64) -> Option<Datagrams> {
+        let what = self.traffic.datagrams(self.sum_mbps())?;
+        Some(Datagrams { to: self.to, what, length_ns, skip_ns: BUSY_NS })
+    }
+
+    /// Whether a datagram flow takes its part as TCP does: QUIC.
+    pub(super) fn is_quic(&self) -> bool {
+        matches!(self.traffic.datagrams(1.0), Some(What::Quic { .. }))
     }
 
     /// The shortest round trip of its links, in milliseconds.
@@ -121,138 +154,95 @@ impl Draw {
     }
 
     /// What each link can carry between two moments of the ground's clock, in Mbit/s: its rate less
-    /// what it loses.
-    pub(super) fn carry_mbps(&self, window: (u64, u64)) -> Vec<f64> {
-        self.links.iter().map(|link| link.carries_mbps(self.to, window)).collect()
+    /// what it loses. Events count from `start_ns`.
+    pub(super) fn carry_mbps(&self, start_ns: u64, (from_ns, to_ns): (u64, u64)) -> Vec<f64> {
+        self.carry_mbps_to(self.to, start_ns, (from_ns, to_ns))
+    }
+
+    fn carry_mbps_to(&self, to: Receiver, start_ns: u64, window: (u64, u64)) -> Vec<f64> {
+        let whole_ns = (window.1 - window.0).max(1) as f64;
+        let window = (window.0.saturating_sub(start_ns), window.1.saturating_sub(start_ns));
+        let carries = |(at, link): (usize, &Link)| {
+            let windows = self.traffic.carries(at, window).into_iter();
+            let bits =
+                windows.filter(|(from_ns, to_ns)| from_ns < to_ns).map(|(from_ns, to_ns)| {
+                    let window = (start_ns + from_ns, start_ns + to_ns);
+                    link.carries_mbps(to, window) * (to_ns - from_ns) as f64
+                });
+            bits.sum::<f64>() / whole_ns
+        };
+        self.links.iter().enumerate().map(carries).collect()
+    }
+
+    /// What the tunnel could carry of payload between two moments, in Mbit/s: all links together,
+    /// at most its share of a bottleneck, and at most what its senders want. Where there is a
+    /// connection in the other direction, that is part of it.
+    pub(super) fn could_mbps(&self, start_ns: u64, window: (u64, u64), payload_share: f64) -> f64 {
+        let sum = |to| -> f64 { self.carry_mbps_to(to, start_ns, window).iter().sum() };
+        let wanted = self.traffic.wants_mbps(self.sum_mbps()).unwrap_or(f64::INFINITY);
+        let forth = (sum(self.to).min(self.fair_mbps()) * payload_share).min(wanted);
+        let behind = self.traffic.bottleneck.as_ref().map(|it| it.mbps(self.sum_mbps()));
+        let back = sum(self.from()).min(behind.unwrap_or(f64::INFINITY)) * payload_share;
+        forth + if self.traffic.is_both_ways { back } else { 0.0 }
+    }
+
+    /// What the tunnel has of the bottleneck if it leaves others their share, in Mbit/s.
+    fn fair_mbps(&self) -> f64 {
+        let Some(bottleneck) = &self.traffic.bottleneck else { return f64::INFINITY };
+        let mbps = bottleneck.mbps(self.sum_mbps());
+        let other = bottleneck.other.map_or(0.0, |_| self.others_mbps());
+        (mbps - other).max(mbps / 2.0).min(mbps)
+    }
+
+    /// Whether the tunnel and a connection beside it could each take half of the bottleneck, so
+    /// that they have to share it.
+    pub(super) fn is_shared(&self) -> bool {
+        self.traffic.bottleneck.as_ref().is_some_and(|bottleneck| {
+            let half = bottleneck.mbps(self.sum_mbps()) / 2.0;
+            let wanted = self.traffic.wants_mbps(self.sum_mbps()).unwrap_or(f64::INFINITY);
+            bottleneck.other.is_some() && self.others_mbps() >= half && wanted >= half
+        })
+    }
+
+    /// What the connection beside the tunnel can have at most: its link is as the first one.
+    fn others_mbps(&self) -> f64 {
+        self.links.first().map_or(0.0, |link| link.mbps)
     }
 
     /// More than all links together ever let through, in Mbit/s.
     pub(super) fn most_mbps(&self) -> u64 {
-        let most = |link: &Link| match link.kind {
-            // A recorded network may have more than its mean for a while.
-            Kind::Recorded(_) => 4.0 * link.mbps,
-            Kind::Steady | Kind::Changing(_) => link.mbps,
-        };
-        self.links.iter().map(most).sum::<f64>().ceil() as u64
+        self.links.iter().map(Link::most_mbps).sum::<f64>().ceil() as u64
     }
-}
 
-impl Link {
-    fn draw(rng: &mut Rng, most_mbps: f64, length_ns: u64) -> Self {
-        let mbps = log_uniform(rng, (MBPS.0, most_mbps));
-        let round_trip_ms = log_uniform(rng, ROUND_TRIP_MS).round() as u64;
-        let queue_ms = log_uniform(rng, QUEUE_MS).round() as u64;
-        let (share, burst) = (log_uniform(rng, LOSS), log_uniform(rng, BURST));
-        let loss = match rng.below(3) {
-            0 => Loss::None,
-            1 => Loss::Bernoulli(share),
-            _ => Loss::bursts(share, burst),
-        };
-        let recording = RECORDINGS[usize::from(rng.below(2) == 1)];
-        let is_recorded = rng.below(RECORDED_IN) == 0 && recording.1 <= most_mbps;
-        let is_changing = rng.below(CHANGING_IN) == 0;
-        let link = Self { mbps, round_trip_ms, loss, queue_ms, kind: Kind::Steady };
-        match (is_recorded, is_changing) {
-            (true, _) => Self { mbps: recording.1, kind: Kind::Recorded(recording.0), ..link },
-            (false, true) => {
-                let changes = changes(rng, mbps, length_ns);
-                Self { kind: Kind::Changing(Arc::new(changes)), ..link }
-            }
-            (false, false) => link,
+    fn sum_mbps(&self) -> f64 {
+        self.links.iter().map(|link| link.mbps).sum()
+    }
+
+    const fn from(&self) -> Receiver {
+        match self.to {
+            Receiver::Client => Receiver::Server,
+            Receiver::Server => Receiver::Client,
         }
     }
 
-    const fn recording(&self) -> Option<&'static str> {
-        match self.kind {
-            Kind::Recorded(name) => Some(name),
-            Kind::Steady | Kind::Changing(_) => None,
-        }
+    /// How long what counts lasts, in nanoseconds.
+    pub(super) const fn length_ns(&self) -> u64 {
+        self.length_ns
     }
-
-    fn name(&self) -> String {
-        let Self { mbps, round_trip_ms, queue_ms, .. } = self;
-        let percent = self.loss.mean() * 100.0;
-        let loss = match self.loss {
-            Loss::None => String::new(),
-            Loss::Bernoulli(_) => format!(", {percent:.2} % lost"),
-            Loss::GilbertElliott { bad_to_good, .. } => {
-                format!(", {percent:.2} % lost in bursts of {:.1}", 1.0 / bad_to_good)
-            }
-        };
-        let queue = format!(", queue of {queue_ms} ms");
-        let (rate, queue) = match self.kind {
-            Kind::Steady => (format!("{mbps:.1} Mbit/s"), queue),
-            Kind::Changing(_) => (format!("at most {mbps:.1} Mbit/s"), queue),
-            Kind::Recorded(name) => (name.to_owned(), String::new()),
-        };
-        format!("{rate}, {round_trip_ms} ms{loss}{queue}")
-    }
-
-    /// As the emulator has it.
-    fn config(&self) -> LinkConfig {
-        let trip_ns = self.round_trip_ms * MS;
-        let recorded = self.recording().and_then(|name| LinkConfig::recorded_as(name, trip_ns));
-        let clean = PipeConfig::clean(bits(self.mbps), trip_ns / 2).with_queue_ms(self.queue_ms);
-        let rate = match &self.kind {
-            Kind::Changing(changes) => Rate::Changing(Arc::clone(changes)),
-            Kind::Steady | Kind::Recorded(_) => clean.rate.clone(),
-        };
-        let queue_bytes = clean.queue_bytes.max(QUEUE_BYTES_MIN);
-        let pipe = PipeConfig { rate, queue_bytes, ..clean };
-        let link = match recorded {
-            Some(Ok(link)) => link,
-            Some(Err(_)) | None => LinkConfig { up: pipe.clone(), down: pipe },
-        };
-        link.loss(self.loss)
-    }
-
-    /// What it can carry to a receiver between two moments, in Mbit/s.
-    fn carries_mbps(&self, to: Receiver, (from_ns, to_ns): (u64, u64)) -> f64 {
-        let LinkConfig { up, down } = self.config();
-        let pipe = if to == Receiver::Client { down } else { up };
-        let rate = match &pipe.rate {
-            Rate::Trace(trace) => {
-                let bits = trace.capacity_bytes(from_ns, to_ns) as f64 * 8.0;
-                bits * 1e3 / to_ns.saturating_sub(from_ns).max(1) as f64
-            }
-            Rate::Changing(changes) => changes.mean_between(from_ns, to_ns) as f64 / 1e6,
-            Rate::Unlimited | Rate::BitsPerSecond(_) => self.mbps,
-        };
-        rate * (1.0 - self.loss.mean())
-    }
-}
-
-/// Rates up to `mbps`, one after the other, for so many nanoseconds.
-fn changes(rng: &mut Rng, mbps: f64, length_ns: u64) -> Changes {
-    let (mut at_ns, mut later) = (0, Vec::new());
-    while at_ns < length_ns {
-        at_ns += log_uniform(rng, STAYS_MS) as u64 * MS;
-        later.push((at_ns, bits(mbps * log_uniform(rng, PART))));
-    }
-    Changes::new(bits(mbps), later)
-}
-
-/// Bits per second of so many Mbit/s.
-const fn bits(mbps: f64) -> u64 {
-    (mbps * 1e6) as u64
-}
-
-/// A number between two others, of which any two in the same ratio are as far apart.
-fn log_uniform(rng: &mut Rng, (least, most): (f64, f64)) -> f64 {
-    (least * (most / least).powf(rng.unit())).clamp(least, most.max(least))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::link::{LOSS, QUEUE_BYTES_MIN};
     use super::*;
-    use crate::emu::SECOND;
+    use crate::emu::{LinkConfig, Loss, SECOND};
 
     /// A story of a minute.
     const MINUTE_NS: u64 = 60 * SECOND;
 
     #[test]
     fn the_same_seed_draws_the_same_and_another_draws_another() {
-        let drawn = |seed, number| format!("{:?}", Draw::new(seed, number, MINUTE_NS));
+        let drawn = |seed, number| format!("{:?}", Draw::new(seed, number, MINUTE_NS, true));
         assert_eq!(drawn(1, 0), drawn(1, 0));
         assert_ne!(drawn(1, 0), drawn(1, 1));
         assert_ne!(drawn(1, 0), drawn(2, 0));
@@ -261,12 +251,11 @@ mod tests {
     #[test]
     fn every_draw_is_within_its_bounds() {
         let draws: Vec<Draw> =
-            (0..2_000).map(|number| Draw::new(number % 7, number, MINUTE_NS)).collect();
+            (0..2_000).map(|number| Draw::new(number % 7, number, MINUTE_NS, true)).collect();
         for draw in &draws {
-            let what = draw.links();
+            let what = format!("{}, {}", draw.links(), draw.traffic());
             assert!((2..=3).contains(&draw.links.len()), "{what}");
-            let sum: f64 = draw.links.iter().map(|link| link.mbps).sum();
-            assert!(sum <= SUM_MBPS + 1e-6, "{sum}: {what}");
+            assert!(draw.sum_mbps() <= SUM_MBPS + 1e-6, "{what}");
             let names: Vec<_> = draw.links.iter().filter_map(Link::recording).collect();
             assert!(names.len() < 2 || names[0] != names[1], "{what}");
             for link in &draw.links {
@@ -276,8 +265,12 @@ mod tests {
                 let LinkConfig { up, down } = link.config();
                 assert!(up.queue_bytes.min(down.queue_bytes) >= QUEUE_BYTES_MIN, "{what}");
             }
-            let carried: f64 = draw.carry_mbps((10 * SECOND, 20 * SECOND)).iter().sum();
+            let window = (10 * SECOND, 20 * SECOND);
+            let carried: f64 = draw.carry_mbps(SECOND, window).iter().sum();
             assert!(carried > 0.0 && carried <= draw.most_mbps() as f64, "{carried}: {what}");
+            let could = draw.could_mbps(SECOND, window, 0.9);
+            let most = draw.most_mbps() as f64 * 2.0;
+            assert!(could > 0.0 && could <= most, "{could}: {what}");
         }
         let part = |is: &dyn Fn(&Link) -> bool| {
             let links = || draws.iter().flat_map(|draw| &draw.links);
@@ -290,6 +283,13 @@ mod tests {
         assert!((0.15..0.3).contains(&changing), "{changing}");
         assert!((0.08..0.2).contains(&recorded), "{recorded}");
         let slow = part(&|link| link.mbps < 31.0);
+        assert!((0.6..0.85).contains(&slow), "{slow}");
+        let fast = part(&|link| link.mbps > USUAL_SUM_MBPS);
+        assert!((0.02..0.1).contains(&fast), "{fast}");
+        let plain = |number| Draw::new(1, number, MINUTE_NS, false);
+        let plain: Vec<Link> = (0..1_000).flat_map(|number| plain(number).links).collect();
+        let slow = plain.iter().filter(|link| link.mbps < 31.0).count() as f64;
+        let slow = slow / plain.len() as f64;
         assert!((0.45..0.7).contains(&slow), "half of them in the lower half of ratios: {slow}");
     }
 }

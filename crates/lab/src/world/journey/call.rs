@@ -1,4 +1,4 @@
-//! A talk in virtual time, and TCP connections that are carried beside it.
+//! A talk in virtual time, and the TCP connections and datagrams that are carried beside it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::super::op::Way;
 use super::super::road::{CLIENT, Passed, Road, Tunnelled};
 use super::Journey;
 use super::carry::{Script, end_all, open_all};
-use crate::ground::{Call, CallRun, Connections, Cue, Talk, Transfer, Trouble};
+use crate::ground::{Beside, Call, CallRun, Connections, Cue, Datagrams, Talk, Trouble};
 
 impl Journey {
     /// Lets client and server talk, and carries connections until they have done.
@@ -18,8 +18,10 @@ impl Journey {
         &mut self,
         call: Call,
         beside: &[Connections],
+        poured: Option<Datagrams>,
         script: &[Cue],
-    ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
+    ) -> Result<Beside, Trouble> {
+        let poured = poured.map(|datagrams| self.begin_pouring(datagrams)).transpose()?;
         let (road, client) = (&mut self.tunnelled, &mut self.client);
         road.arrivals();
         road.eavesdrop();
@@ -41,7 +43,9 @@ impl Journey {
             one.leaves && one.kind == Some(Kind::Data) && call.talk.is_carried_in(one.len)
         };
         talking.run.carriers = road.overheard().iter().filter(is_carrier).count() as u64;
-        Ok((talking.run, end_all(road, &opened, &script.moments)))
+        let transfers = end_all(road, &opened, &script.moments);
+        let poured = poured.map(|side| self.end_pouring(side, end_ns));
+        Ok((talking.run, transfers, poured))
     }
 }
 

@@ -148,7 +148,7 @@ impl Tunnelled {
     /// What both ends of the tunnel keep of open connections, in bytes.
     fn held_bytes(&self) -> u64 {
         let hosts = [GATEWAY, CLIENT + 1];
-        hosts.iter().map(|&host| self.world.hosts[host].node.held_bytes() as u64).sum()
+        hosts.iter().map(|&host| self.world.hosts[host].node().held_bytes() as u64).sum()
     }
 
     /// Bytes that were heard over these connections.

@@ -8,11 +8,9 @@ use crate::ground::{Datagrams, DatagramsRun, Receiver, Trouble};
 impl Journey {
     /// Lets a flow of datagrams run for its time, or gives it up when nothing is ever heard of it.
     pub(super) fn pour(&mut self, datagrams: Datagrams) -> Result<DatagramsRun, Trouble> {
-        let Self { tunnelled: road, seed, .. } = self;
-        let start_ns = road.now_ns();
-        let side = usize::from(datagrams.to == Receiver::Server);
-        road.world.exchange.begin(datagrams.ends(*seed, start_ns)?);
-        let mut end_ns = start_ns + Datagrams::OPENING_NS;
+        let side = self.begin_pouring(datagrams)?;
+        let road = &mut self.tunnelled;
+        let mut end_ns = road.now_ns() + Datagrams::OPENING_NS;
         while road.now_ns() < end_ns && road.world.exchange.broke().is_none() {
             let next_ns = road.next_ns().map_or(end_ns, |next_ns| next_ns.min(end_ns));
             road.pass(next_ns)?;
@@ -20,10 +18,23 @@ impl Journey {
                 end_ns = opened_ns + datagrams.length_ns;
             }
         }
-        let heard = road.world.exchange.heard(side).cloned().unwrap_or_default();
-        let broke = road.world.exchange.broke().map(str::to_owned);
-        road.world.exchange.end();
-        Ok(DatagramsRun::of(heard, end_ns.min(road.now_ns()), broke))
+        Ok(self.end_pouring(side, end_ns))
+    }
+
+    /// Begins a flow of datagrams. Returns the side of its receiver.
+    pub(super) fn begin_pouring(&mut self, datagrams: Datagrams) -> Result<usize, Trouble> {
+        let world = &mut self.tunnelled.world;
+        world.exchange.begin(datagrams.ends(self.seed, world.now_ns)?);
+        Ok(usize::from(datagrams.to == Receiver::Server))
+    }
+
+    /// Ends the flow of datagrams: how it went until then, as its receiver saw it.
+    pub(super) fn end_pouring(&mut self, side: usize, end_ns: u64) -> DatagramsRun {
+        let world = &mut self.tunnelled.world;
+        let heard = world.exchange.heard(side).cloned().unwrap_or_default();
+        let broke = world.exchange.broke().map(str::to_owned);
+        world.exchange.end();
+        DatagramsRun::of(heard, end_ns.min(world.now_ns), broke)
     }
 }
 

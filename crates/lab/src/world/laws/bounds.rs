@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
-use rove_proto::bond::{entry, reorder};
+use rove_proto::flow::waiting::WAITING_MAX;
+use rove_proto::multipath::{fq_codel, reorder};
 use rove_proto::node::PeerStatus;
 use rove_proto::path::PATHS_MAX;
-use rove_proto::peer::epoch::{INDICES_AHEAD, LANES_MAX};
-use rove_proto::peer::epochs::PENDING_MAX;
-use rove_proto::peer::waiting::WAITING_MAX;
+use rove_proto::session::epoch::{INDICES_AHEAD, LANES_MAX};
+use rove_proto::session::epochs::PENDING_MAX;
 use rove_proto::wire::control::INDICES_MAX;
 use rove_proto::wire::handshake::INDEX_COUNT;
 
@@ -23,7 +23,7 @@ const ATTEMPTS_MAX: usize = 16;
 /// Sockets of a client: one a path, and one for each handshake that can still be answered.
 pub(super) const SOCKETS_MAX: usize = PATHS_MAX + ATTEMPTS_MAX;
 /// What waits at the entry of a tunnel of several paths, and at its exit with one packet more.
-const QUEUED_BYTES_MAX: usize = entry::BYTES_MAX;
+const QUEUED_BYTES_MAX: usize = fq_codel::BYTES_MAX;
 const EARLY_BYTES_MAX: usize = reorder::BYTES_MAX + (2 << 10);
 /// Indices of one peer: current, previous and pending epochs, and a client's attempts.
 pub(super) const INDICES_PER_PEER: usize = (2 + PENDING_MAX)

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use rove_proto::node::PeerStatus;
 use rove_proto::wire::icmp;
-use rove_proto::wire::inner::{InnerPacket, Pieces};
+use rove_proto::wire::inner::InnerPacket;
 
 use super::*;
 use crate::emu::SECOND;
@@ -164,8 +164,9 @@ fn a_sealed_datagram() -> (rove_proto::outbox::RunSeal, rove_proto::id::PacketNu
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
     let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
-    let turn = world.hosts[1].turn(world.now_ns, |node, now, out| {
-        node.handle_tun(now, Pieces::whole(&packet), out);
+    let turn = world.hosts[1].turn(world.now_ns, |engine| {
+        engine.device.push(packet);
+        engine.read_tun();
     });
     turn.sealed.into_iter().next().unwrap()
 }
@@ -185,19 +186,19 @@ fn numbers_of_a_lane_only_grow_whoever_holds_the_key() {
 fn paths_queues_sockets_and_indices_have_bounds() {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
-    let status = world.hosts[1].node.status(world.gateway_key).unwrap();
+    let status = world.hosts[1].node().status(world.gateway_key).unwrap();
     assert_eq!(law(check_status(&status, 1)), None);
     let mut crowded = status.clone();
     crowded.paths = vec![status.paths[0].clone(); rove_proto::path::PATHS_MAX];
     assert_eq!(law(check_status(&crowded, 1)), None);
     crowded.paths.push(status.paths[0].clone());
     assert_eq!(law(check_status(&crowded, 1)), Some(Law::Bounds), "paths");
-    let waiting = rove_proto::peer::waiting::WAITING_MAX + 1;
+    let waiting = rove_proto::flow::waiting::WAITING_MAX + 1;
     assert_eq!(law(check_status(&PeerStatus { waiting, ..status.clone() }, 1)), Some(Law::Bounds));
-    let queued_bytes = rove_proto::bond::entry::BYTES_MAX + 1;
+    let queued_bytes = rove_proto::multipath::fq_codel::BYTES_MAX + 1;
     let full = PeerStatus { queued_bytes, ..status.clone() };
     assert_eq!(law(check_status(&full, 1)), Some(Law::Bounds), "the entry");
-    let early_bytes = rove_proto::bond::reorder::BYTES_MAX + 4_096;
+    let early_bytes = rove_proto::multipath::reorder::BYTES_MAX + 4_096;
     let full = PeerStatus { early_bytes, ..status.clone() };
     assert_eq!(law(check_status(&full, 1)), Some(Law::Bounds), "the exit");
     assert_eq!(law(check_status(&status, bounds::SOCKETS_MAX + 1)), Some(Law::Bounds), "sockets");
@@ -210,7 +211,7 @@ fn paths_queues_sockets_and_indices_have_bounds() {
 fn a_path_in_use_is_one_that_the_peer_has_sent_from() {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
-    let status = world.hosts[1].node.status(world.gateway_key).unwrap();
+    let status = world.hosts[1].node().status(world.gateway_key).unwrap();
     let mut hijack = Hijack::default();
     assert_eq!(law(hijack.check(1, 0, &status)), Some(Law::Hijack));
     hijack.honest(1, 0, remote(9));

@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from kyber_py.ml_kem import ML_KEM_768
 
 NOISE = b"Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s"
-PROLOGUE = b"rove handshake\x01"
+VERSION = b"\x02"
+PROLOGUE = b"rove handshake" + VERSION
 SUITES = ("Aes256Gcm", "Aes128Gcm", "ChaCha20Poly1305")
 KEY_LENS = (32, 16, 32)
 CHACHA20, AES = 0, 1
@@ -245,7 +246,7 @@ def message_1(symmetric, file, ephemeral, initiator, responder, ek):
     hello = u64(41) + sha256(ek) + u32(5) + bytes([0, AES])
     hello += bytes([len(token)]) + token.ljust(32, b"\0") + u32(*range(100, 108))
     noise += symmetric.encrypt(hello + ek[:851])
-    a = with_mac1(b"\x01" + u32(100) + b"\x01" + noise, receiver)
+    a = with_mac1(b"\x01" + u32(100) + VERSION + noise, receiver)
     file.put("a", a + bytes(16))
     b = with_mac1(b"\x02" + u32(100) + sha256(a)[:16] + ek[851:], receiver)
     file.put("b", b + bytes(16))

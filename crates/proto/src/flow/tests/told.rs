@@ -1,7 +1,7 @@
 //! What is told of connections.
 
 use super::*;
-use crate::flow::cache::{Cache, Payload};
+use crate::flow::pep::cache::{Cache, Payload};
 use crate::flow::report::{Because, FlowReport, FlowState, Stage, Why};
 use crate::flow::rules::By;
 

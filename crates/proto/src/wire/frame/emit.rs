@@ -1,7 +1,7 @@
 //! The bytes of frames, as they are written.
 
+use super::packet::emit_retransmission_header;
 use super::{Challenge, Feedback, Frame, kind};
-use crate::id::PathSerial;
 use crate::wire::cursor::Writer;
 
 /// Appends frames to a datagram under construction. The caller has seen to the room.
@@ -9,29 +9,17 @@ impl Frame<'_> {
     /// Appends this frame to `out`.
     pub fn emit(&self, out: &mut Vec<u8>) {
         match *self {
-            Frame::Packet(packet) => {
-                out.push(kind::PACKET);
-                out.extend_from_slice(packet);
-            }
-            Frame::Sequenced { bucket, sequence, packet } => {
-                emit_sequenced_header(out, bucket, sequence);
-                out.extend_from_slice(packet);
-            }
-            Frame::Ordered { bucket, sequence, packet } => {
-                emit_ordered_header(out, bucket, sequence);
-                out.extend_from_slice(packet);
-            }
-            Frame::First { bucket, epoch, end, packet } => {
-                emit_first_header(out, bucket, epoch, end);
+            Frame::Packet { framing, packet } => {
+                framing.emit(out);
                 out.extend_from_slice(packet);
             }
             Frame::Fragment { packet_id, index, piece } => {
                 emit_fragment_header(out, packet_id, index);
                 out.extend_from_slice(piece);
             }
-            Frame::Retransmission { serial, number, frame } => {
+            Frame::Retransmission { serial, number, packet } => {
                 emit_retransmission_header(out, serial, number);
-                out.extend_from_slice(frame);
+                out.extend_from_slice(packet);
             }
             Frame::Feedback(ref feedback) => emit_tlv(out, kind::FEEDBACK, |w| {
                 emit_feedback(w, feedback);
@@ -49,13 +37,10 @@ impl Frame<'_> {
                 w.u64(response.token);
                 w.socket_addr(response.observed);
             }),
-            Frame::Ended { bucket, end } => emit_tlv(out, kind::ENDED, |w| {
+            Frame::Advanced { bucket, from, to } => emit_tlv(out, kind::ADVANCED, |w| {
                 w.u8(bucket);
-                w.u32(end);
-            }),
-            Frame::Void { bucket, sequence } => emit_tlv(out, kind::VOID, |w| {
-                w.u8(bucket);
-                w.u32(sequence);
+                w.u32(from);
+                w.u32(to);
             }),
             Frame::Close(code) => emit_tlv(out, kind::CLOSE, |w| w.u8(code.to_byte())),
             Frame::Control { number, body } => emit_tlv(out, kind::CONTROL, |w| {
@@ -77,43 +62,11 @@ impl Frame<'_> {
     }
 }
 
-/// Appends the type byte of a plain inner packet, whose bytes follow.
-pub fn emit_packet_header(out: &mut Vec<u8>) {
-    out.push(kind::PACKET);
-}
-
-/// Appends what precedes a sequenced inner packet, whose bytes follow.
-pub fn emit_sequenced_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
-    out.extend_from_slice(&[kind::SEQUENCED, bucket]);
-    out.extend_from_slice(&sequence.to_be_bytes());
-}
-
-/// Appends what precedes an ordered inner packet, whose bytes follow.
-fn emit_ordered_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
-    out.extend_from_slice(&[kind::ORDERED, bucket]);
-    out.extend_from_slice(&sequence.to_be_bytes());
-}
-
-/// Appends what precedes the first ordered inner packet of a sequence that follows another, whose
-/// bytes follow.
-fn emit_first_header(out: &mut Vec<u8>, bucket: u8, epoch: u16, end: u16) {
-    out.extend_from_slice(&[kind::FIRST, bucket]);
-    out.extend_from_slice(&epoch.to_be_bytes());
-    out.extend_from_slice(&end.to_be_bytes());
-}
-
 /// Appends what precedes a piece of an inner packet, which fills the rest of the datagram.
 pub fn emit_fragment_header(out: &mut Vec<u8>, packet_id: u32, index: u8) {
     out.push(kind::FRAGMENT);
     out.extend_from_slice(&packet_id.to_be_bytes());
     out.push(index);
-}
-
-/// Appends what precedes a frame that is sent again, which follows.
-pub fn emit_retransmission_header(out: &mut Vec<u8>, serial: PathSerial, number: u32) {
-    out.push(kind::RETRANSMISSION);
-    out.extend_from_slice(&serial.0.to_be_bytes());
-    out.extend_from_slice(&number.to_be_bytes());
 }
 
 /// Appends `len` bytes of padding; a receiver ignores all that follows the first.

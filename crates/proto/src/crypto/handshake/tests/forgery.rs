@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::handshake::EK_LEN;
+use crate::wire::handshake::{EK_LEN, VERSION};
 
 /// Passes over message bytes in steps that are coprime to every field's length.
 const STEP: usize = 7;
@@ -177,7 +177,7 @@ proptest! {
         let (mut initiator, messages) = pair.start(&hello());
         if len == A_LEN {
             // Past the version and the MAC, so that Noise sees it.
-            message[5] = 1;
+            message[5] = VERSION;
             put_mac1(&Mac1Key::of_responder(pair.responder.public()), &mut message, MAC_LEN);
         }
         if len == RESPONSE_LEN {

@@ -1,0 +1,237 @@
+//! `client.toml`: what `rove up` does unless the command line says otherwise.
+//!
+//! A missing file means the defaults.
+
+mod dns;
+mod link;
+mod paths;
+mod proxy;
+mod qos;
+
+use std::path::Path;
+
+use ipnet::IpNet;
+use rove_host::config::{
+    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, Source,
+};
+use rove_host::values::{DOMAINS_MAX, Domain, Lifetime, Misspelt, SUBNETS_MAX, parse_network};
+use rove_os::plan::Connection;
+use serde::Deserialize;
+use toml::Spanned;
+
+use link::RawLink;
+use paths::RawPaths;
+use qos::RawQos;
+
+pub use dns::DnsChoice;
+pub use link::LinkSetting;
+pub(crate) use link::{LinkRules, LinkSeen, LinkTerms, LinkUse, UsedBy, kind_of};
+pub(crate) use paths::{LinkMode, PathManager, TransportChoice};
+pub use paths::{LinkScheduler, PathsConfig, Subflows};
+pub(crate) use proxy::{ProxyChoice, ProxyUrl};
+pub(crate) use qos::QosConfig;
+
+/// How many networks may be routed into the tunnel, or kept out of it.
+pub(crate) const ROUTES_MAX: usize = 256;
+const TIMEOUT: Lifetime = Lifetime::from_seconds(30);
+
+/// What a client is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The tunnel's interface.
+    pub(crate) interface: InterfaceName,
+    /// What goes through the tunnel; empty means everything, IPv6 included.
+    pub route: Vec<IpNet>,
+    /// What does not, although `route` covers it.
+    pub exclude: Vec<IpNet>,
+    /// Whether nothing may leave by another way, from now until `rove down`.
+    pub kill_switch: bool,
+    /// Whether the local network stays reachable.
+    pub allow_lan: bool,
+    /// Connections from before the tunnel that continue outside it. Never set by the file.
+    pub kept: Vec<Connection>,
+    /// The subnets behind this client; the invite must allow them.
+    pub advertise: Vec<IpNet>,
+    /// Domains that the gateway's name servers know. With `route` only their names are asked
+    /// there, and without these none; else all names are, and these are tried for short names.
+    pub(crate) domains: Vec<Domain>,
+    /// Whether Rove changes this host's name servers.
+    pub dns: DnsChoice,
+    /// Whether TCP and TLS are tried where UDP is blocked.
+    pub(crate) streams: bool,
+    /// Whether a link that carries nothing is asked for a captive portal.
+    pub(crate) portal_check: bool,
+    /// The HTTP proxy that they go by as well.
+    pub(crate) proxy: ProxyChoice,
+    /// How long `rove up` waits for the first round trip through the tunnel.
+    pub timeout: Lifetime,
+    /// What is made of its links.
+    pub paths: PathsConfig,
+    /// What it wants early.
+    pub(crate) qos: QosConfig,
+    /// Which links it uses, and which it prefers.
+    pub(crate) links: LinkRules,
+    /// How long the session is kept.
+    pub(crate) persistence: Persistence,
+    /// What is logged.
+    pub log: LogConfig,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    #[serde(default)]
+    client: RawClient,
+    #[serde(default)]
+    paths: RawPaths,
+    #[serde(default)]
+    qos: RawQos,
+    #[serde(default)]
+    link: Vec<RawLink>,
+    #[serde(default)]
+    persistence: RawPersistence,
+    #[serde(default)]
+    log: RawLog,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawClient {
+    interface: Option<Spanned<String>>,
+    route: Option<Spanned<Vec<Spanned<String>>>>,
+    exclude: Option<Spanned<Vec<Spanned<String>>>>,
+    kill_switch: Option<bool>,
+    allow_lan: Option<bool>,
+    advertise: Option<Spanned<Vec<Spanned<String>>>>,
+    domains: Option<Spanned<Vec<Spanned<String>>>>,
+    dns: Option<Spanned<String>>,
+    streams: Option<bool>,
+    portal_check: Option<bool>,
+    proxy: Option<Spanned<String>>,
+    timeout: Option<Spanned<String>>,
+}
+
+impl Config {
+    /// Reads and checks the file at `path`; the defaults when there is none.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        match Source::read(path) {
+            Ok(source) => Self::parse(&source),
+            Err(ConfigError::File(rove_host::files::FileError::Missing(_))) => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn parse(source: &Source) -> Result<Self, ConfigError> {
+        let RawFile { client: raw, paths, qos, link, persistence, log } = source.parse()?;
+        let (log, persistence) = (log.validate(source)?, persistence.validate(source)?);
+        let (paths, qos) = (paths.validate(source)?, qos.validate(source)?);
+        let links = LinkRules::validate(&link, source)?;
+        let mut config = Self { log, paths, qos, links, persistence, ..Self::default() };
+        if let Some(interface) = &raw.interface {
+            config.interface = source.value("client.interface", interface)?;
+        }
+        if let Some(proxy) = &raw.proxy {
+            config.proxy = source.value("client.proxy", proxy)?;
+        }
+        if let Some(timeout) = &raw.timeout {
+            config.timeout = source.value("client.timeout", timeout)?;
+        }
+        if let Some(domains) = &raw.domains {
+            config.domains = source.list("client.domains", domains, DOMAINS_MAX)?;
+        }
+        if let Some(dns) = &raw.dns {
+            config.dns = source.value("client.dns", dns)?;
+        }
+        config.kill_switch = raw.kill_switch.unwrap_or(false);
+        config.allow_lan = raw.allow_lan.unwrap_or(false);
+        config.streams = raw.streams.unwrap_or(true);
+        config.portal_check = raw.portal_check.unwrap_or(true);
+        let networks = |key: &str, list: &Option<Spanned<Vec<Spanned<String>>>>, max| match list {
+            None => Ok(Vec::new()),
+            Some(list) => parse_networks(source, key, list, max),
+        };
+        config.route = networks("client.route", &raw.route, ROUTES_MAX)?;
+        config.exclude = networks("client.exclude", &raw.exclude, ROUTES_MAX)?;
+        config.advertise = networks("client.advertise", &raw.advertise, SUBNETS_MAX)?;
+        config.check().map_err(|error| source.invalid(&(0..0), "client", error))?;
+        Ok(config)
+    }
+
+    /// Checks what no single value shows.
+    pub fn check(&self) -> Result<(), Misspelt> {
+        if self.kill_switch && !self.route.is_empty() {
+            return Err(Misspelt::new(
+                "a kill switch lets nothing out but the tunnel, which only some routes use: leave \
+                 out route or kill-switch",
+            ));
+        }
+        if !self.streams && !self.paths.transport.has_udp() {
+            return Err(Misspelt::new(
+                "a transport of tcp or mptcp needs streams: leave out one of the two",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// What is written and does nothing, and the cure.
+    pub fn idle(&self) -> Vec<String> {
+        let (mode, full) = (self.paths.mode, LinkMode::Full);
+        let early = (mode != full && !self.qos.low_latency.is_empty()).then(|| {
+            format!(
+                "[qos] low_latency does nothing with mode {mode}: `rove set mode {full}`, or leave \
+                 it out"
+            )
+        });
+        let domains = (self.dns == DnsChoice::Leave && !self.domains.is_empty()).then(|| {
+            "domains does nothing with dns = \"leave\": leave out one of the two".to_owned()
+        });
+        self.paths.all_idle().chain(early).chain(domains).collect()
+    }
+}
+
+fn parse_networks(
+    source: &Source,
+    key: &str,
+    list: &Spanned<Vec<Spanned<String>>>,
+    max: usize,
+) -> Result<Vec<IpNet>, ConfigError> {
+    if list.get_ref().len() > max {
+        let message = format!("has more than {max} entries: leave some out");
+        return Err(source.invalid(&list.span(), key, message));
+    }
+    let parse = |entry: &Spanned<String>| {
+        let parsed = parse_network(entry.get_ref());
+        parsed.map_err(|error| source.invalid(&entry.span(), key, error))
+    };
+    list.get_ref().iter().map(parse).collect()
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            interface: InterfaceName::client_default(),
+            route: Vec::new(),
+            exclude: Vec::new(),
+            kill_switch: false,
+            allow_lan: false,
+            kept: Vec::new(),
+            advertise: Vec::new(),
+            domains: Vec::new(),
+            dns: DnsChoice::default(),
+            streams: true,
+            portal_check: true,
+            proxy: ProxyChoice::default(),
+            timeout: TIMEOUT,
+            paths: PathsConfig::default(),
+            qos: QosConfig::default(),
+            links: LinkRules::default(),
+            persistence: Persistence::default(),
+            log: LogConfig::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

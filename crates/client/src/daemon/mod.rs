@@ -1,0 +1,569 @@
+//! A running client: from a membership to a tunnel that carries, and what follows from links, names
+//! and requests while it does.
+//!
+//! The order: everything that can be wrong is found before anything is touched; the kill switch
+//! stands before the first datagram leaves; routes and DNS come with the lease. At the end all is
+//! taken back but the kill switch, which only `rove down` removes.
+
+mod addresses;
+mod counting;
+mod hidden;
+mod lease;
+mod lookups;
+mod nat64;
+mod news;
+mod order;
+mod portal;
+mod rehearsal;
+mod requests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rove_api::{Answer, Done};
+use rove_host::control::{Listener, Reply};
+use rove_host::data::{Handle, News, Order, Setup};
+use rove_host::home::{Home, Role};
+use rove_host::invite::Invite;
+use rove_host::message::MESSAGES_MAX;
+use rove_host::owed::Owed;
+use rove_host::reconcile::{Device, Host};
+use rove_host::resolve::{self, Resolver};
+use rove_host::signals::Signal;
+use rove_host::start::{take_over, watch_all};
+use rove_host::values::{Endpoint, Networks};
+use rove_host::{confine, inner};
+use rove_os::links::Link;
+use rove_os::lock::Lock;
+use rove_os::plan::{Applier, MARK, Places, Plan};
+use rove_os::tariff::Tariff;
+use rove_os::tun::{Tun, TunOptions};
+use rove_os::watch::{Area, Change};
+use rove_proto::crypto::Token;
+use rove_proto::error::CloseCode;
+use rove_proto::id::PeerKey;
+use rove_proto::node::{Command, PeerConfig, SideConfig};
+use rove_proto::role::Access;
+use rove_proto::wire::control::Lease;
+
+use crate::caps::Caps;
+use crate::config::{Config, TransportChoice};
+use crate::discovery::Discovery;
+use crate::membership::Membership;
+use crate::message::{Message, Own};
+use crate::portals::Portals;
+use crate::radio::Radios;
+use crate::ranking::{Ranked, Ranking};
+use crate::streams::{self, ResolvedProxy};
+use crate::tariffs::Tariffs;
+use crate::{node, plan};
+use lookups::Lookups;
+use nat64::Nat64;
+pub(crate) use nat64::Network;
+use rehearsal::Rehearsal;
+
+/// What a client is to do, and whom it tells.
+pub struct Wishes<'a> {
+    /// The configuration, from the file and the command line; asked again for a reload.
+    pub configure: &'a dyn Fn() -> Result<Config>,
+    /// The invite, if one was given.
+    pub invite: Option<&'a Invite>,
+    /// Called once, when the first round trip through the tunnel is done.
+    pub carries: &'a mut dyn FnMut(&Carries) -> Result<()>,
+}
+
+/// The tunnel carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carries {
+    /// One line that says so, with addresses and interface.
+    pub line: String,
+    /// What does not work all the same, a line for each, with the cure.
+    pub warnings: Vec<String>,
+}
+
+/// Runs the client until it is told to end. An error before [`Wishes::carries`] was called says why
+/// the tunnel does not carry; an end without either was asked for by `rove down`.
+pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
+    let config = (wishes.configure)()?;
+    let deadline = Instant::now() + config.timeout.duration();
+    let state = home.state(Role::Client);
+    [home.dir(), &state].into_iter().try_for_each(rove_host::files::make_directory)?;
+    let _lock = take_lock(&state)?;
+    let membership = Membership::open(home, wishes.invite)?;
+    let record = membership.gateway.record().clone();
+    let tun = open_tun(&config)?;
+    let owed = Owed::open(&state)?;
+    let listener = Listener::bind(&home.socket(Role::Client)?)?;
+    let places = Places::usual(&state);
+    let mut applier = take_over(&places)?;
+    let found = resolve::literal(&record.endpoints);
+    let remotes = addresses::merge(membership.answered(), membership.announced(), &found);
+    let (inbox, messages) = sync_channel(MESSAGES_MAX);
+    let start = || -> Result<_> {
+        // Sweeps what a crash left, too: none of it is wanted before there is a lease.
+        applier.apply(&plan::client_before(&config, &remotes))?;
+        confine::with_resolver(&[home.dir()], &places.resolver_files())?;
+        let config = node::config(&membership.key, &config);
+        let setup = Setup { config, tun, mark: Some(MARK) };
+        let data = Handle::start(setup, inbox.clone(), Message::News)?;
+        let links = watch_all(&inbox, &places)?;
+        let server = listener.serve(inbox.clone(), Message::Asked)?;
+        Ok((data, links, server))
+    };
+    let (data, links, server) =
+        start().or_else(|error| applier.undo().map_err(Into::into).and(Err(error)))?;
+    let mut client = Client {
+        gateway: record.key,
+        networks: record.networks,
+        endpoints: record.endpoints,
+        resolver: Resolver::new(inbox.clone()),
+        discovery: Discovery::new(inbox.clone()),
+        found,
+        is_up: false,
+        lookups: Lookups::new(Instant::now()),
+        nat64: Nat64::default(),
+        unresolved: None,
+        lease: None,
+        troubles: Vec::new(),
+        progress: Progress::Asking,
+        deadline,
+        leaving: None,
+        ranking: Ranking::default(),
+        ranked: Vec::new(),
+        unused: Vec::new(),
+        caps: Caps::open(&state),
+        order_due: None,
+        radios: Radios::new(inbox.clone()),
+        tariffs: Tariffs::new(inbox.clone()),
+        known_tariffs: BTreeMap::new(),
+        portals: Portals::default(),
+        inbox,
+        configure: wishes.configure,
+        config,
+        membership,
+        remotes,
+        proxy: None,
+        links,
+        applier,
+        host: Host::default(),
+        data,
+        rehearsal: None,
+        owed,
+    };
+    client.connect();
+    let ended = client.serve(&messages, wishes.carries);
+    let undone = client.end();
+    drop(server);
+    ended.and(undone)
+}
+
+fn open_tun(config: &Config) -> Result<Tun> {
+    let name = config.interface.as_str();
+    Ok(Tun::open(TunOptions { name, persistent: false, offload: true })?)
+}
+
+/// The control thread's belongings.
+struct Client<'a> {
+    configure: &'a dyn Fn() -> Result<Config>,
+    config: Config,
+    membership: Membership,
+    gateway: PeerKey,
+    /// What the operator signed: no lease may leave them.
+    networks: Networks,
+    endpoints: Vec<Endpoint>,
+    remotes: Vec<SocketAddr>,
+    /// The proxy of this network, once it is known where it is.
+    proxy: Option<ResolvedProxy>,
+    resolver: Resolver<Own>,
+    discovery: Discovery,
+    /// What its endpoints stand for, as far as it is known.
+    found: Vec<SocketAddr>,
+    /// Whether a proven path carries, as the core said last.
+    is_up: bool,
+    /// When the name is to be resolved next, if nobody answers until then.
+    lookups: Lookups,
+    nat64: Nat64,
+    /// A name that did not resolve.
+    unresolved: Option<String>,
+    links: Vec<Link>,
+    ranking: Ranking,
+    /// The usable links as they were ordered last, best first.
+    ranked: Vec<Ranked>,
+    /// Those that are not to be used.
+    unused: Vec<Ranked>,
+    /// How much has gone by the links that have a cap.
+    caps: Caps,
+    /// When their order changes without news.
+    order_due: Option<Instant>,
+    radios: Radios,
+    tariffs: Tariffs,
+    /// What the host's network manager knows of links, by name.
+    known_tariffs: BTreeMap<String, Tariff>,
+    portals: Portals,
+    lease: Option<Lease>,
+    applier: Applier,
+    /// Faults beside a working tunnel, as last reported.
+    troubles: Vec<String>,
+    /// The state of the host around the tunnel.
+    host: Host,
+    data: Handle,
+    /// The rehearsal that is under way, or was the last.
+    rehearsal: Option<Rehearsal>,
+    /// The connections for which bytes are owed.
+    owed: Owed,
+    inbox: SyncSender<Message>,
+    progress: Progress,
+    /// When the tunnel must carry.
+    deadline: Instant,
+    /// Who waits to hear that everything is taken down.
+    leaving: Option<SyncSender<Reply<Answer>>>,
+}
+
+/// How far the way to a tunnel that carries is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// No keys, or no lease.
+    Asking,
+    /// Addresses and routes are in place, and a ping is under way.
+    Proving,
+    /// The first round trip is done; nobody was told yet.
+    Proven,
+    /// It was told.
+    Told,
+}
+
+/// Whether the control thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Turn,
+    End,
+}
+
+impl Client<'_> {
+    fn connect(&mut self) {
+        self.note_links();
+        let token = self.membership.token().and_then(|token| Token::new(&token.0));
+        let side = SideConfig::Gateway {
+            remotes: self.reached_at(),
+            counter: self.membership.counter(),
+            token,
+            advertise: self.config.advertise.iter().map(|&net| inner::prefix(net)).collect(),
+        };
+        let key = self.gateway;
+        let peer = PeerConfig { key, psk: None, access: Access::Unrestricted, side };
+        self.data.command(Command::SetEarly(self.config.qos.early()));
+        self.data.command(Command::SetPriorities(self.config.qos.priorities()));
+        self.data.command(Command::AddPeer(Box::new(peer)));
+        for break_off in self.owed.inherited(|peer| peer == key) {
+            self.data.command(break_off);
+        }
+        self.set_streams();
+        self.find_proxy();
+        self.prepare_subflows();
+        self.tell_links();
+        self.suspect_portals();
+        self.data.command(Command::Connect(key));
+    }
+
+    /// With MPTCP: its first stream has its subflows from the beginning, if this kernel has any.
+    fn prepare_subflows(&mut self) {
+        if self.config.paths.transport != TransportChoice::Mptcp {
+            return;
+        }
+        if !rove_os::mptcp::is_available() {
+            tracing::warn!(
+                "this kernel has no MPTCP, or net.mptcp.enabled is 0: one TCP connection carries"
+            );
+        }
+        self.apply_subflows();
+    }
+
+    /// The links have changed, or what is made of them: so do MPTCP's subflows.
+    fn apply_subflows(&mut self) {
+        if self.config.paths.transport == TransportChoice::Mptcp
+            && let Err(error) = self.apply()
+        {
+            tracing::error!("the subflows of MPTCP cannot be changed: {error:#}");
+        }
+    }
+
+    /// Tells the core by which streams the gateway may be reached.
+    fn set_streams(&self) {
+        let ways = if self.config.streams {
+            let transport = self.config.paths.transport;
+            streams::ways(&self.endpoints, &self.entrances(), self.proxy.as_ref(), transport)
+        } else {
+            Vec::new()
+        };
+        let alone = !self.config.paths.transport.has_udp();
+        self.data.set_streams(self.gateway, ways, alone);
+    }
+
+    /// Asks where the proxy is, if there is one.
+    fn find_proxy(&self) {
+        if self.config.streams
+            && self.config.paths.transport.has_streams()
+            && let Some(proxy) = streams::proxy(&self.config.proxy)
+        {
+            self.discovery.ask_proxy(proxy, self.applier.outside_servers());
+        }
+    }
+
+    fn serve(
+        &mut self,
+        messages: &Receiver<Message>,
+        carries: &mut dyn FnMut(&Carries) -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            self.look_for_servers();
+            self.resolve_when_due();
+            match messages.recv_timeout(self.patience()) {
+                Ok(message) => {
+                    if self.take(message)? == Next::End {
+                        self.owed.wind_up(self.config.persistence.rules(), &self.data);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            self.owed.write_due(Instant::now(), &self.data);
+            if self.owed.is_wound_up() {
+                return Ok(());
+            }
+            if self.order_due.is_some_and(|due| due <= Instant::now()) {
+                self.rerank();
+            }
+            self.keep_host_when_due();
+            self.count_when_due();
+            self.look_for_portals();
+            self.go_on_rehearsing();
+            self.advance(carries)?;
+        }
+    }
+
+    /// How long nothing is due but messages.
+    fn patience(&self) -> Duration {
+        let due = match self.progress {
+            Progress::Asking | Progress::Proving | Progress::Proven => {
+                self.deadline.min(self.lookups.due())
+            }
+            Progress::Told => self.lookups.due(),
+        };
+        let rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::due);
+        let (caps, portals) = (self.caps.due(), self.portals.due());
+        let (owed, host) = (self.owed.due(), self.host.due());
+        let due = [self.order_due, self.lookups.look_due(), caps, portals, owed, host, rehearsal]
+            .into_iter()
+            .flatten()
+            .fold(due, Instant::min);
+        due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+    }
+
+    fn take(&mut self, message: Message) -> Result<Next> {
+        match message {
+            Message::Asked(asked) => return Ok(self.answer(asked)),
+            Message::News(News::Event(event)) => self.note(event)?,
+            Message::News(News::Ended(why)) => {
+                return Err(anyhow!(why)).context("the data thread has ended");
+            }
+            Message::Links(links) => self.relink(links),
+            Message::Host(changes) => {
+                if changes.iter().any(|change| change.area == Area::Resolver) && !self.is_up {
+                    // The network's name server often appears after its address.
+                    self.lookups.hurry(Instant::now());
+                }
+                self.host.owe(changes, false);
+            }
+            Message::Own(Own::Signals(signals)) => self.take_signals(signals),
+            Message::Own(Own::Tariffs(known)) => {
+                self.known_tariffs = known;
+                self.rerank();
+            }
+            Message::Signal(Signal::Reload) => {
+                if let Err(error) = self.reload() {
+                    tracing::error!("the configuration is not taken: {error:#}");
+                }
+            }
+            Message::Signal(Signal::End) if self.progress == Progress::Told => {
+                return Ok(Next::End);
+            }
+            Message::Signal(Signal::End) => {
+                return Err(anyhow!("interrupted before the tunnel carried"));
+            }
+            Message::Resolved(resolved) => self.readdress(resolved),
+            Message::Own(Own::Portal { link, answer }) => self.take_portal(link, answer),
+            Message::Own(Own::Nat64 { network, prefixes }) => self.take_nat64(&network, prefixes),
+            Message::Own(Own::Proxy(proxy)) => {
+                self.proxy = Some(proxy);
+                self.set_streams();
+            }
+            Message::Own(Own::Answered) => {
+                if self.progress == Progress::Proving {
+                    self.progress = Progress::Proven;
+                }
+            }
+        }
+        Ok(Next::Turn)
+    }
+
+    /// Says that the tunnel carries when it is proven, and gives up at the deadline.
+    fn advance(&mut self, carries: &mut dyn FnMut(&Carries) -> Result<()>) -> Result<()> {
+        match self.progress {
+            Progress::Proven => {
+                self.progress = Progress::Told;
+                let inner = self.lease.iter().flat_map(|lease| &lease.addresses);
+                let inner: Vec<String> = inner.map(|net| net.address.to_string()).collect();
+                let line = format!("up: {} on {}", inner.join(" and "), self.config.interface);
+                self.troubles = self.find_troubles();
+                let warnings = self.troubles.iter().cloned().chain(self.config.idle()).collect();
+                carries(&Carries { line, warnings })
+            }
+            Progress::Asking | Progress::Proving if Instant::now() >= self.deadline => {
+                Err(self.why_not())
+            }
+            Progress::Asking | Progress::Proving | Progress::Told => Ok(()),
+        }
+    }
+
+    /// Faults beside a working tunnel, one line each: names, and hosts of local networks.
+    fn find_troubles(&self) -> Vec<String> {
+        let Some(lease) = &self.lease else { return Vec::new() };
+        let (config, outside) = (&self.config, self.applier.outside_servers());
+        let mut found = lease::no_names(config, lease, &outside, self.applier.dns_refused());
+        found.extend(hidden::told(config, lease, &self.links));
+        found.extend(self.applier.unguarded().map(lease::unguarded));
+        found
+    }
+
+    /// Logs new faults.
+    fn tell_troubles(&mut self) {
+        if self.progress != Progress::Told {
+            return;
+        }
+        let found = self.find_troubles();
+        for line in found.iter().filter(|line| !self.troubles.contains(line)) {
+            tracing::warn!("{line}");
+        }
+        self.troubles = found;
+    }
+
+    /// Why nothing carries at the deadline.
+    fn why_not(&self) -> anyhow::Error {
+        let within = self.config.timeout;
+        if let Some(unused) = self.unused.first().filter(|_| self.ranked.is_empty()) {
+            return anyhow!(
+                "no link is to be used: {} is not, by [[link]] in the configuration or its cap",
+                unused.link.name
+            );
+        }
+        if self.ranked.is_empty() {
+            return anyhow!("no network: connect this host to one and try again");
+        }
+        let asked: Vec<String> = self.endpoints.iter().map(Endpoint::to_string).collect();
+        let asked = asked.join(" or ");
+        if self.remotes.is_empty() {
+            // The resolver said so, or is still waiting for its servers.
+            let name = self.unresolved.as_ref().unwrap_or(&asked);
+            return anyhow!("{name} does not resolve: check the name, and this host's DNS");
+        }
+        if self.progress == Progress::Proving {
+            return anyhow!(
+                "{asked} answers, but no ping came back through the tunnel within {within}: let \
+                 the gateway's firewall answer pings from its tunnel"
+            );
+        }
+        if let Some(portal) = self.portals_told().first() {
+            let again = if self.keeps_browsers_in() { "run `rove down`, then" } else { "then" };
+            return anyhow!("{portal}, {again} connect again");
+        }
+        let snapshot = self.data.status(Some(vec![self.gateway]));
+        let session = snapshot.as_ref().and_then(|snapshot| snapshot.peers.first());
+        let links = self.ranked.iter().map(|ranked| &ranked.link);
+        let want = self.nat64.want_of_family(&self.remotes, links);
+        match (session.and_then(|session| session.refused), want) {
+            (Some(status), _) => anyhow!(news::refusal(status)),
+            (None, Some(want)) => anyhow!("no answer from {asked} within {within}: {want}"),
+            (None, None) => anyhow!(
+                "no answer from {asked} within {within}: check that the gateway runs and that \
+                 nothing on the way blocks UDP, and TCP, to it"
+            ),
+        }
+    }
+
+    /// Takes everything back but the kill switch, and that too when asked to leave.
+    fn end(&mut self) -> Result<()> {
+        let (peer, code) = (self.gateway, CloseCode::Requested);
+        self.data.command(Command::Close { peer, code });
+        self.data.stop();
+        self.caps.write();
+        if let Err(error) = self.membership.settle() {
+            tracing::warn!("where the gateway is cannot be stored: {error:#}");
+        }
+        let undone = self.applier.undo();
+        let Some(leaving) = self.leaving.take() else { return Ok(undone?) };
+        // Even if something else resisted: whoever asks to leave wants the network back.
+        let opened = self.applier.remove_kill_switch();
+        let ended = undone.and(opened);
+        let reply = match &ended {
+            Ok(()) => Reply::Ok(Done {}.into()),
+            Err(error) => Reply::Error(error.to_string()),
+        };
+        // An asker that gave up waiting is no loss.
+        let _ = leaving.try_send(reply);
+        Ok(ended?)
+    }
+
+    fn apply(&mut self) -> Result<()> {
+        self.applier.apply(&self.plan())?;
+        self.tell_troubles();
+        Ok(())
+    }
+
+    fn plan(&self) -> Plan {
+        let plan = match &self.lease {
+            Some(lease) => plan::client(&self.config, lease, &self.remotes),
+            None => plan::client_before(&self.config, &self.remotes),
+        };
+        let subflows = plan::subflows(&self.config.paths, self.there());
+        Plan { subflows, ..plan }
+    }
+
+    /// Restores items that other programs removed, including a deleted interface.
+    fn keep_host(&mut self, changes: &BTreeSet<Change>) {
+        if self.host.keep(&mut self.applier, changes) == Device::Lost {
+            match self.applier.open_device(&self.plan()) {
+                Ok(tun) => {
+                    tracing::warn!("the tunnel's interface was deleted; it is made again");
+                    self.data.order(Order::Device(tun));
+                    self.applier.device_is_new(self.config.interface.as_str());
+                    self.host.keep(&mut self.applier, &BTreeSet::new());
+                }
+                Err(error) => tracing::error!("the tunnel's interface is gone: {error}"),
+            }
+        }
+    }
+
+    /// Checks the host, and applies a new plan, when that is due.
+    fn keep_host_when_due(&mut self) {
+        let Some(owed) = self.host.take_due(Instant::now()) else { return };
+        self.keep_host(&owed.changes);
+        if owed.replan
+            && let Err(error) = self.apply()
+        {
+            tracing::error!("the settings of links cannot be changed: {error:#}");
+        }
+    }
+}
+
+/// Of a client people know that it is up, not which process it is.
+fn take_lock(state: &Path) -> Result<Lock> {
+    let taken = Lock::take(state);
+    if let Err(rove_os::error::Error::SecondInstance { pid, .. }) = &taken {
+        bail!("already up (process {pid}): see `rove status`, or `rove down` first");
+    }
+    Ok(taken?)
+}

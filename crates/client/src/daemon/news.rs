@@ -1,0 +1,151 @@
+//! What a client does about news of the core.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use rove_host::sessions;
+use rove_host::shared_key;
+use rove_proto::crypto::Status;
+use rove_proto::node::{Event, PeerState};
+use rove_proto::wire::control::Lease;
+
+use super::{Client, Progress};
+use crate::probe;
+
+impl Client<'_> {
+    /// Something happened in the core. An error ends the client: only before it ever carried.
+    pub(super) fn note(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Leased { lease, .. } => return self.lease_came(lease),
+            Event::HandshakeCounter { counter, .. } => {
+                if let Err(error) = self.membership.note_counter(counter) {
+                    tracing::error!("handshake counters cannot be stored: {error:#}");
+                }
+            }
+            Event::Established { took, first, .. } => {
+                tracing::debug!(?took, first, "fresh keys");
+                self.accepted();
+            }
+            Event::Refused { status, .. } => {
+                let refused = anyhow!(refusal(status));
+                if self.progress != Progress::Told {
+                    return Err(refused);
+                }
+                tracing::error!("{refused}");
+            }
+            Event::State { state, .. } => self.state_changed(state),
+            Event::Moved { remote, took, .. } => {
+                tracing::info!(took_ms = took.as_millis(), "moved");
+                tracing::debug!(%remote, "moved");
+                self.note_where();
+            }
+            Event::Ended { error, .. } => tracing::warn!(%error, "the session ended"),
+            Event::Announced { addresses, .. } => {
+                tracing::debug!(?addresses, "the gateway says where it is reached");
+                self.take_announced(&addresses);
+            }
+            Event::KeyIsShared { .. } => self.warn_of_shared_key(),
+            Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
+            Event::Settled { peer, tuple } => self.owed.ends(peer, tuple),
+            Event::Routes { .. }
+            | Event::Reached { .. }
+            | Event::OpenSocket { .. }
+            | Event::CloseSocket { .. }
+            | Event::EnrolmentRequested { .. }
+            | Event::PeerRefused { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The gateway reported that another host uses this client's key.
+    fn warn_of_shared_key(&self) {
+        let Some(snapshot) = self.data.status(Some(vec![self.gateway])) else { return };
+        let session = snapshot.peers.first();
+        let problem = session.and_then(|session| shared_key::at_client(session, snapshot.now));
+        if let Some(problem) = problem {
+            tracing::warn!("{}", shared_key::line(&problem));
+        }
+    }
+
+    /// The gateway gave addresses: routes and DNS follow, and the first ping.
+    fn lease_came(&mut self, lease: Lease) -> Result<()> {
+        if self.lease.as_ref() == Some(&lease) {
+            return Ok(());
+        }
+        if let Err(error) = self.take_lease(lease) {
+            if self.progress != Progress::Told {
+                return Err(error);
+            }
+            tracing::error!("the new lease is not taken: {error:#}");
+        }
+        if self.progress == Progress::Asking {
+            self.progress = Progress::Proving;
+            let gateways = self.lease.as_ref().map_or(&[][..], |lease| &lease.gateway);
+            probe::start(gateways, self.deadline, &self.inbox).context(
+                "no ping can be sent through the tunnel (run as root, or grant CAP_NET_RAW to this \
+                 program)",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn take_lease(&mut self, lease: Lease) -> Result<()> {
+        super::lease::check(&lease, &self.networks)?;
+        let old = self.lease.replace(lease);
+        let applied = self.apply();
+        if applied.is_err() && self.progress == Progress::Told {
+            self.lease = old;
+        }
+        applied
+    }
+
+    /// The gateway knows this client: remembers it, and where the gateway answered.
+    fn accepted(&mut self) {
+        if let Err(error) = self.membership.note_accepted(self.remote_in_use()) {
+            tracing::error!("the membership cannot be stored: {error:#}");
+        }
+    }
+
+    fn state_changed(&mut self, state: PeerState) {
+        tracing::info!(state = sessions::state(state).word(), "session");
+        // A client that rests has lost nothing that the gateway's name could give back.
+        let is_up = matches!(state, PeerState::Up | PeerState::Resting);
+        let was_up = std::mem::replace(&mut self.is_up, is_up);
+        match (was_up, is_up) {
+            (true, false) => self.lookups.hurry(Instant::now()),
+            (false, false) => self.lookups.go_on(Instant::now()),
+            (_, true) => {}
+        }
+        self.suspect_portals();
+    }
+}
+
+/// Why the gateway refused, and what can be done.
+pub(super) fn refusal(status: Status) -> String {
+    let text = match status {
+        Status::NotEnrolled => {
+            "the gateway does not know this client: ask its operator for a new invite"
+        }
+        Status::TokenUsed => {
+            "the invite was used before, by another client: ask for a new one, each is for one"
+        }
+        Status::TokenExpired => "the invite has expired or was withdrawn: ask for a new one",
+        Status::TokenUnknown => {
+            "the gateway did not issue this invite, or withdrew it: ask for a new one"
+        }
+        Status::Revoked => "the gateway's operator revoked this client: ask for a new invite",
+        Status::StaleCounter { .. } => {
+            "the gateway saw a later handshake of this client: was its directory copied?"
+        }
+        Status::Busy => {
+            "the gateway cannot take another client now: try again later, or ask its operator \
+             whether it is full"
+        }
+        Status::Unsupported => "this version and the gateway's do not fit: update the older one",
+        Status::Accepted => "the gateway accepted and gave no keys: update the older of the two",
+        Status::Other(code) => {
+            return format!("the gateway refused for reason {code}: install a newer rove");
+        }
+    };
+    text.to_owned()
+}

@@ -1,0 +1,259 @@
+//! What a client answers on its control socket.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use rove_api::{Answer, Changed, Done, Flows, Node, RunningClient};
+use rove_host::control::{Asked, Reply, Request};
+use rove_host::flows::{self, Whose};
+use rove_host::inner;
+use rove_host::problems::Finding;
+use rove_host::{encoding, resolve, shared_key};
+use rove_os::plan::Part;
+use rove_proto::id::LinkId;
+use rove_proto::node::{Command, PathStatus};
+
+use super::rehearsal::Rehearsal;
+use super::{Client, Next, news};
+use crate::config::{Config, LinkScheduler, LinkSetting, PathsConfig, Subflows};
+use crate::plan;
+use crate::status::{self, Search, Surroundings};
+
+impl Client<'_> {
+    pub(super) fn answer(&mut self, asked: Asked) -> Next {
+        let Asked { request, reply } = asked;
+        if request == Request::Down {
+            // Answered when everything is taken down.
+            self.leaving = Some(reply);
+            return Next::End;
+        }
+        let answer = match self.carry_out(request) {
+            Ok(answer) => Reply::Ok(answer),
+            Err(error) => Reply::Error(format!("{error:#}").replace('\n', " ")),
+        };
+        // An asker that gave up waiting is no loss.
+        let _ = reply.try_send(answer);
+        Next::Turn
+    }
+
+    fn carry_out(&mut self, request: Request) -> Result<Answer> {
+        match request {
+            Request::Status | Request::Paths => self.tell(&request),
+            Request::Flows { meant } => Ok(self.flows(&meant)?.into()),
+            Request::Reload => {
+                self.reload()?;
+                Ok(Done {}.into())
+            }
+            Request::SetMode { mode } => {
+                self.set_paths(PathsConfig { mode, ..self.config.paths });
+                Ok(Changed::default().into())
+            }
+            Request::Rehearse { unplug, lasts, force } => {
+                Ok(self.rehearse(&unplug, lasts.parse()?, force)?.into())
+            }
+            Request::Rehearsed => Ok(self.rehearsed()?.into()),
+            Request::SetScheduler { scheduler } => {
+                let scheduler: LinkScheduler = scheduler.parse()?;
+                self.set_paths(PathsConfig { scheduler, ..self.config.paths });
+                Ok(self.changed("scheduler").into())
+            }
+            Request::SetRecovery { recovery } => {
+                self.set_paths(PathsConfig { recovery, ..self.config.paths });
+                Ok(self.changed("recovery").into())
+            }
+            Request::SetManager { manager } => {
+                self.set_paths(PathsConfig { manager, ..self.config.paths });
+                Ok(self.changed("manager").into())
+            }
+            Request::SetSubflows { subflows } => {
+                let subflows = Subflows::new(subflows.into())?;
+                self.set_paths(PathsConfig { subflows, ..self.config.paths });
+                Ok(self.changed("subflows").into())
+            }
+            Request::SetLink { name, setting } => {
+                self.config.links.set(&name, LinkSetting::of_request(setting)?)?;
+                self.take_rules();
+                Ok(Changed { warning: self.unknown_link(&name) }.into())
+            }
+            Request::Down
+            | Request::Peers
+            | Request::PeerPaths { .. }
+            | Request::Invite { .. }
+            | Request::Revoke { .. }
+            | Request::Allow { .. }
+            | Request::Move { .. }
+            | Request::ResetClock
+            | Request::Snapshot
+            | Request::Log { .. } => bail!("a client has no such command: see `rove --help`"),
+        }
+    }
+
+    /// The setting of `[paths]` was changed.
+    fn changed(&self, setting: &str) -> Changed {
+        Changed { warning: self.config.paths.idle(setting) }
+    }
+
+    fn flows(&self, meant: &[String]) -> Result<Flows> {
+        flows::tell(Node::Client, &self.data, &self.config.persistence, meant, |key, session| {
+            let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
+            let link = |path: &PathStatus| {
+                let link = self.links.iter().find(|link| path.link == Some(LinkId(link.index)))?;
+                Some((path.id, link.name.clone()))
+            };
+            let links = paths.iter().filter_map(link).collect();
+            Whose { peer: encoding::to_text(&key.0), links, mode: Some(self.config.paths.mode) }
+        })
+    }
+
+    fn tell(&mut self, request: &Request) -> Result<Answer> {
+        let snapshot = self.data.status(Some(vec![self.gateway]));
+        let snapshot = snapshot.context("the data thread does not answer: see the log")?;
+        let session = snapshot.peers.first().context("the session is gone: see the log")?;
+        let links: BTreeMap<u32, String> =
+            self.links.iter().map(|link| (link.index, link.name.clone())).collect();
+        let plan = self.lease.as_ref().map(|l| plan::client(&self.config, l, &self.remotes));
+        let is_set = self.applier.dns_refused().is_none();
+        let dns = plan.and_then(|plan| plan.dns).filter(|_| is_set).unwrap_or_default();
+        let kill_switch = self.applier.kill_switch_stands();
+        let look = (*request == Request::Status).then(|| {
+            let troubles = self.find_troubles();
+            let also = troubles.iter().map(|line| Finding::of_line("dns", line)).collect();
+            self.host.look(&mut self.applier, self.config.interface.as_str(), also)
+        });
+        let refused = session.refused.map(news::refusal);
+        let (streams, ranked) = (&snapshot.streams, self.ranked.as_slice());
+        let name = resolve::first_name(&self.endpoints);
+        let usable = self.ranked.iter().map(|ranked| &ranked.link);
+        let search = Search {
+            want: self.nat64.want_of_family(&self.remotes, usable),
+            links: self.ranked.len(),
+            addresses: self.reached_at().len(),
+            resolving: name.filter(|_| self.resolver.is_asking()),
+            announced: self.membership.announced(),
+        };
+        let portals = self.portals_told();
+        let around = Surroundings {
+            portals: &portals,
+            keeps_browsers_in: self.keeps_browsers_in(),
+            kill_switch,
+            paths: self.config.paths,
+            dns: &dns,
+            links: &links,
+            ranked,
+            unused: &self.unused,
+            used: &self.data_used(),
+            streams,
+            refused,
+            search,
+        };
+        if *request == Request::Paths {
+            return Ok(status::paths(session, snapshot.now, &around).into());
+        }
+        let mut told = status::status(session, snapshot.now, &around);
+        let mut problems = Vec::new();
+        if let Some(look) = look {
+            told.kill_switch = Some(kill_switch && look.is_whole(Part::KillSwitch));
+            if !look.is_whole(Part::Dns) {
+                told.dns.clear();
+            }
+            problems = look.problems;
+        }
+        problems.extend(shared_key::at_client(session, snapshot.now));
+        told.rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::doing);
+        let drops = snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
+        let inner_gateway = session.lease.as_ref().map(|lease| lease.gateway.clone());
+        told.running = Some(RunningClient { inner_gateway, mtu: inner::TUN_MTU, drops, problems });
+        Ok(told.into())
+    }
+
+    /// Makes this of the links until the client ends, or reads its configuration again.
+    fn set_paths(&mut self, paths: PathsConfig) {
+        self.config.paths = paths;
+        self.warn_of_idle();
+        self.data.command(Command::SetScheduler(paths.scheduler.0));
+        self.data.command(Command::SetRecovery(paths.core_recovery()));
+        self.data.command(Command::SetSpread(paths.spread()));
+        self.data.command(Command::SetMode(paths.core_mode()));
+        self.apply_subflows();
+    }
+
+    /// What to say of a link that was set, where none of that name is there.
+    fn unknown_link(&self, name: &str) -> Option<String> {
+        let usable: Vec<&str> = self
+            .links
+            .iter()
+            .filter(|link| link.name == name || link.usable())
+            .map(|link| link.name.as_str())
+            .collect();
+        (!usable.contains(&name)).then(|| {
+            format!(
+                "no link here is called {name}: it counts when one is (here are {})",
+                usable.join(", ")
+            )
+        })
+    }
+
+    /// Tells in the log what is configured and does nothing.
+    fn warn_of_idle(&self) {
+        for warning in self.config.idle() {
+            tracing::warn!("{warning}");
+        }
+    }
+
+    /// The links are chosen by other rules from now on.
+    fn take_rules(&mut self) {
+        self.count_data();
+        self.rerank();
+    }
+
+    /// Takes the configuration again, but for the interface's name.
+    pub(super) fn reload(&mut self) -> Result<()> {
+        let new = (self.configure)()?;
+        if new.interface != self.config.interface {
+            bail!("the interface cannot change while the client runs: `rove down` first");
+        }
+        if new.advertise != self.config.advertise {
+            bail!("advertised networks cannot change while the client runs: `rove down` first");
+        }
+        if new.paths.transport != self.config.paths.transport {
+            bail!("paths.transport cannot change while the client runs: `rove down` first");
+        }
+        let fixed = |config: &Config| (config.persistence.timeout, config.persistence.memory);
+        if fixed(&new) != fixed(&self.config) {
+            bail!(
+                "persistence.timeout and persistence.memory_mb cannot change while the client \
+                 runs: `rove down` first"
+            );
+        }
+        let new = Config { log: self.config.log, ..new };
+        let old = std::mem::replace(&mut self.config, new);
+        if let Err(error) = self.apply() {
+            self.config = old;
+            return Err(error);
+        }
+        if self.config.persistence != old.persistence {
+            self.data.command(Command::SetHold(self.config.persistence.rules()));
+        }
+        if self.config.qos != old.qos {
+            self.data.command(Command::SetEarly(self.config.qos.early()));
+            self.data.command(Command::SetPriorities(self.config.qos.priorities()));
+        }
+        if self.config.paths != old.paths {
+            self.set_paths(self.config.paths);
+        } else if self.config.qos != old.qos {
+            self.warn_of_idle();
+        }
+        if self.config.links != old.links {
+            self.take_rules();
+        }
+        if self.config.portal_check != old.portal_check {
+            self.suspect_portals();
+        }
+        if (self.config.streams, &self.config.proxy) != (old.streams, &old.proxy) {
+            self.proxy = None;
+            self.set_streams();
+            self.find_proxy();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Ends a running client, and finds and removes the changes that an earlier one left on this host.
+
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rove_api::Request;
+use rove_host::confine;
+use rove_host::control::{self, AskError};
+use rove_host::home::{Home, Role};
+use rove_os::lock::Lock;
+use rove_os::plan::{Applier, Places};
+use serde::de::IgnoredAny;
+
+/// How a connection breaks whose other end was killed.
+const DIED: [io::ErrorKind; 3] =
+    [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe, io::ErrorKind::UnexpectedEof];
+/// How long a node may take from its last answer to its end.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// The changes of a client to this host that are still in place, by its journal.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// The kill switch.
+    pub kill_switch: bool,
+    /// Anything else: routes, rules, name servers.
+    pub rest: bool,
+}
+
+/// Reads which changes of the client in `home` are still in place, whether it runs or not.
+pub fn left_behind(home: &Home) -> Result<Left> {
+    let state = home.state(Role::Client);
+    if matches!(state.try_exists(), Ok(false)) {
+        return Ok(Left { kill_switch: false, rest: false });
+    }
+    let applier = Applier::open(Places::usual(&state))?;
+    let rest = applier.has_leftovers() || applier.damaged().is_some();
+    Ok(Left { kill_switch: applier.kill_switch_stands(), rest })
+}
+
+/// Takes down the client in `home`. A running client is told to end, and this waits until it has
+/// ended. Otherwise the changes of an earlier client are removed, the kill switch included. Returns
+/// whether there was anything to take down.
+pub fn down(home: &Home) -> Result<bool> {
+    match control::ask::<IgnoredAny>(&home.socket(Role::Client)?, &Request::Down) {
+        Ok(_) => {
+            // The next `rove up` may follow at once: only an ended process has let go of
+            // everything.
+            wait_for_end(&home.state(Role::Client))?;
+            return Ok(true);
+        }
+        Err(AskError::NotRunning) => {}
+        // It died as it was asked; should it live, it has the lock.
+        Err(AskError::Broken { cause, .. }) if DIED.contains(&cause.kind()) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let state = home.state(Role::Client);
+    let mut applier = Applier::open(Places::usual(&state))?;
+    if !state.exists() {
+        // Somebody removed the directory, but the tables in the kernel can only be Rove's.
+        if !is_in_kernel(home, &applier)? {
+            return Ok(false);
+        }
+        applier.remove_kill_switch()?;
+        return Ok(true);
+    }
+    // The changes of a crashed client, and a kill switch that is in the journal or only in the
+    // kernel.
+    let _lock = Lock::take(&state)?;
+    let is_left = applier.has_leftovers() || applier.damaged().is_some();
+    let stands = applier.kill_switch_stands() || is_in_kernel(home, &applier)?;
+    if !is_left && !stands {
+        return Ok(false);
+    }
+    // Even if something else resists: whoever asks to leave wants the network back.
+    let undone = applier.undo();
+    applier.remove_kill_switch()?;
+    undone?;
+    Ok(true)
+}
+
+/// Whether the kernel has a kill switch that no journal mentions. Only root can see and remove it.
+fn is_in_kernel(home: &Home, applier: &Applier) -> Result<bool> {
+    let may_look = rustix::process::geteuid().is_root() && home.other().is_none();
+    Ok(may_look && applier.kill_switch_is_there()?)
+}
+
+/// Waits until the process that answered has ended: it holds the lock to its last moment.
+fn wait_for_end(state: &Path) -> Result<()> {
+    let give_up = Instant::now() + END_WITHIN;
+    loop {
+        match Lock::take(state) {
+            Ok(_) => return Ok(()),
+            Err(rove_os::error::Error::SecondInstance { .. }) if Instant::now() < give_up => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Installs a wanted kill switch again: at boot before the network, and after the packet filter's
+/// rules were flushed. A running client does so by itself.
+pub fn stand(home: &Home) -> Result<()> {
+    let state = home.state(Role::Client);
+    if !state.exists() {
+        return Ok(());
+    }
+    confine::leave_root(home, &[], None)?;
+    let _lock = match Lock::take(&state) {
+        Err(rove_os::error::Error::SecondInstance { .. }) => return Ok(()),
+        taken => taken?,
+    };
+    Applier::open(Places::usual(&state))?.stand_kill_switch()?;
+    Ok(())
+}

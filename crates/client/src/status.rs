@@ -1,0 +1,300 @@
+//! The replies to `rove status` and `rove paths`, from a snapshot of the core. Keys are only ever
+//! added.
+//!
+//! Nothing here says "connected": a tunnel carries if something lately proved that it does.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rove_api::{self as api, ClientPath, ClientStatus, Path};
+use rove_os::links::Link;
+use rove_os::plan::Dns;
+use rove_proto::error::CloseCode;
+use rove_proto::id::{SocketId, Transport};
+use rove_proto::node::{PathStatus, PeerState, PeerStatus};
+use rove_proto::path::Health;
+use rove_proto::time::Instant;
+
+use crate::config::{LinkUse, PathsConfig, UsedBy, kind_of};
+use crate::ranking::Ranked;
+use rove_host::data::Carried;
+use rove_host::encoding;
+use rove_host::sessions::{carries_data, state, told_paths, transport};
+use rove_host::time::wall_clock;
+
+/// An answer that is owed for longer than this means that the path carries nothing.
+const OWED_MAX: Duration = Duration::from_secs(2);
+/// A word from the peer is news for so long.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// What surrounds the session and the core does not know.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) kill_switch: bool,
+    /// What is made of the links.
+    pub(crate) paths: PathsConfig,
+    pub(crate) dns: &'a Dns,
+    pub(crate) links: &'a BTreeMap<u32, String>,
+    /// The usable ones, best first.
+    pub(crate) ranked: &'a [Ranked],
+    /// Those that are not to be used.
+    pub(crate) unused: &'a [Ranked],
+    /// How much has gone by each link that has a cap, by name, in bytes.
+    pub(crate) used: &'a BTreeMap<String, u64>,
+    /// What carries the paths that are no UDP.
+    pub(crate) streams: &'a BTreeMap<SocketId, Carried>,
+    /// What lets nothing through before somebody has signed in.
+    pub(crate) portals: &'a [Portal],
+    /// Whether this client keeps a browser from there.
+    pub(crate) keeps_browsers_in: bool,
+    /// Why the gateway refused last, and the cure.
+    pub(crate) refused: Option<String>,
+    /// What is done about a path that does not carry.
+    pub(crate) search: Search<'a>,
+}
+
+/// A captive portal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Portal {
+    /// The index of the link that it holds.
+    pub(crate) index: u32,
+    /// That link's name.
+    pub(crate) link: String,
+    /// Where to sign in.
+    pub(crate) page: String,
+}
+
+impl fmt::Display for Portal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "captive portal on {}: sign in at {}", self.link, self.page)
+    }
+}
+
+/// Where the gateway is looked for.
+#[derive(Default)]
+pub(crate) struct Search<'a> {
+    /// Links that a path could start from.
+    pub(crate) links: usize,
+    /// Addresses that are tried.
+    pub(crate) addresses: usize,
+    /// The name that is being resolved.
+    pub(crate) resolving: Option<&'a str>,
+    /// Why none of them is reachable from here, if the reason is a missing address family.
+    pub(crate) want: Option<String>,
+    /// Where the gateway says that it is reached, best first.
+    pub(crate) announced: &'a [SocketAddr],
+}
+
+/// Whether data sent now would arrive, as far as anybody can tell.
+pub(crate) fn is_carrying(peer: &PeerStatus, now: Instant) -> bool {
+    peer.state == PeerState::Up
+        && peer.paths.first().is_some_and(|path| {
+            path.in_use
+                && path.health == Health::Good
+                && !path.vanishes
+                && owed_for(path, now) < OWED_MAX
+        })
+}
+
+fn owed_for(path: &PathStatus, now: Instant) -> Duration {
+    path.unanswered_since.map_or(Duration::ZERO, |since| now.saturating_since(since))
+}
+
+/// `rove status`, without what the session and its surroundings do not tell: the rehearsal, and the
+/// keys of a running client.
+pub(crate) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> ClientStatus {
+    let in_use = peer.paths.first().filter(|path| path.in_use);
+    let addresses = peer.lease.iter().flat_map(|lease| &lease.addresses);
+    let since = peer
+        .established
+        .map(|since| wall_clock().0.saturating_sub(now.saturating_since(since).as_secs()));
+    let (paths, links) = (around.paths, around.ranked.iter().chain(around.unused));
+    ClientStatus {
+        state: state(peer.state),
+        carrying: is_carrying(peer, now),
+        since,
+        gateway: Some(encoding::to_text(&peer.peer.0)),
+        inner: addresses.map(|net| net.address).collect(),
+        path_in_use: in_use.map(|path| path.id),
+        transport: in_use.map(|path| transport(path, around.streams).to_owned()),
+        link: in_use.and_then(|path| around.links.get(&path.link?.0)).cloned(),
+        doing: doing(peer, now, around),
+        kill_switch: Some(around.kill_switch),
+        transport_wanted: Some(paths.transport),
+        mode: Some(paths.mode),
+        scheduler: Some(paths.scheduler.to_string()),
+        recovery: Some(paths.recovery),
+        manager: Some(paths.manager),
+        subflows: Some(paths.subflows.number()),
+        links: links.map(|ranked| link(ranked, around)).collect(),
+        dns: around.dns.servers.clone(),
+        dns_domains: around.dns.domains.clone(),
+        portals: around.portals.iter().map(told_portal).collect(),
+        ..ClientStatus::default()
+    }
+}
+
+fn told_portal(portal: &Portal) -> api::Portal {
+    api::Portal { link: portal.link.clone(), page: portal.page.clone() }
+}
+
+/// What is known of a link, and why it is used as it is.
+fn link(ranked: &Ranked, around: &Surroundings<'_>) -> api::Link {
+    let Ranked { link, standing, signal, terms, usage, is_going } = ranked;
+    let used = terms.cap.and_then(|_| around.used.get(&link.name));
+    let is_full = terms.cap.zip(used).is_some_and(|(cap, used)| *used >= cap.bytes);
+    let is_held_back = *usage != LinkUse::Always;
+    let why = match terms.by {
+        _ if is_full => Some("its cap is reached"),
+        UsedBy::Meter if is_held_back => Some("it is metered"),
+        UsedBy::Rule if is_held_back => Some("a rule says so"),
+        UsedBy::Set if is_held_back => Some("`rove set` says so"),
+        _ if *is_going => Some("it is about to go"),
+        UsedBy::Nobody | UsedBy::Meter | UsedBy::Rule | UsedBy::Set => None,
+    };
+    api::Link {
+        name: link.name.clone(),
+        kind: kind_of(link.kind),
+        usage: *usage,
+        why: why.map(str::to_owned),
+        state: standing.label().map(str::to_owned),
+        cost: terms.cost,
+        metered: terms.metered,
+        cap: terms.cap.map(|cap| cap.to_string()),
+        used_bytes: used.copied(),
+        signal_dbm: *signal,
+    }
+}
+
+/// One sentence about what is going on, and what is done about it.
+fn doing(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
+    let text = doing_of_session(peer, now, around);
+    // Who carries by another link needs no page.
+    let Some(portal) = around.portals.first().filter(|_| !is_carrying(peer, now)) else {
+        return text;
+    };
+    let cure = if around.keeps_browsers_in {
+        " after `rove down`, since the tunnel keeps browsers from there"
+    } else {
+        ""
+    };
+    format!("{portal}{cure}; {text}")
+}
+
+fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
+    let refused = around.refused.as_deref();
+    let path = peer.paths.first();
+    let carrying = peer.paths.iter().filter(|path| carries_data(path));
+    let heard = carrying.filter_map(|path| path.heard_at).max();
+    let heard = heard.map(|at| now.saturating_since(at));
+    let ago = heard.map_or_else(
+        || "not proven yet".to_owned(),
+        |heard| format!("last proven {heard:.0?} ago"),
+    );
+    match peer.state {
+        PeerState::Unestablished => match refused {
+            Some(why) if peer.handshaking => format!("asking the gateway again: {why}"),
+            Some(_) | None => around.search.says(),
+        },
+        PeerState::Resting => {
+            "idle for so long that the keys were forgotten; the next packet, or the \
+                               gateway, asks for new ones"
+                .into()
+        }
+        PeerState::Up => match (path.map(|path| owed_for(path, now)), heard) {
+            (Some(owed), _) if owed >= OWED_MAX => {
+                let search = around.search.says();
+                format!("sending, and nothing has come back for {}; {search}", seconds(owed))
+            }
+            (_, Some(_)) if path.is_some_and(|path| path.vanishes) => {
+                "large packets are lost on the way and small ones arrive: measuring the path's \
+                 MTU anew"
+                    .into()
+            }
+            (_, Some(heard)) if !is_carrying(peer, now) => {
+                format!("waiting for an answer, last heard {} ago", seconds(heard))
+            }
+            (_, Some(heard)) if heard < FRESH => match around.search.target(path) {
+                Some(target) => format!("carrying, and following the gateway to {target}"),
+                None => "carrying".into(),
+            },
+            (_, Some(heard)) => format!("idle, last proven {} ago", seconds(heard)),
+            (_, None) => "up, not proven yet".into(),
+        },
+        PeerState::Moving => format!("moving to another address, {ago}"),
+        PeerState::Suspended => match heard {
+            Some(heard) => {
+                let search = around.search.says();
+                format!("no path carries, last heard {} ago; {search}", seconds(heard))
+            }
+            None => format!("no path carries; {}", around.search.says()),
+        },
+        PeerState::Down(code) => match (refused, code) {
+            (Some(why), _) => format!("closed: {why}"),
+            (None, CloseCode::Revoked) => {
+                format!("closed: {code}: ask the gateway's operator for a new invite")
+            }
+            (None, _) => format!("closed: {code}: connect with `rove down` and `rove up`"),
+        },
+    }
+}
+
+impl Search<'_> {
+    fn says(&self) -> String {
+        if self.links == 0 {
+            return "waiting for a link to ask the gateway by".to_owned();
+        }
+        let resolving = self.resolving.map(|name| format!("resolving {name}"));
+        match (self.addresses, resolving) {
+            (0, Some(resolving)) => resolving,
+            (0, None) => "waiting until the gateway's name resolves".to_owned(),
+            (count, resolving) => {
+                let plural = if count == 1 { "" } else { "es" };
+                let also = resolving.map_or_else(String::new, |what| format!(", and {what}"));
+                let want = self.want.as_ref().map_or_else(String::new, |why| format!("; {why}"));
+                format!("asking the gateway at {count} address{plural}{also}{want}")
+            }
+        }
+    }
+
+    /// Where the gateway wants to be reached, if that is elsewhere.
+    fn target(&self, path: Option<&PathStatus>) -> Option<SocketAddr> {
+        let remote = path.filter(|p| p.route.socket.transport() == Transport::Udp)?.route.remote;
+        let family = |at: &&SocketAddr| at.is_ipv4() == remote.is_ipv4();
+        self.announced.iter().find(family).copied().filter(|wanted| *wanted != remote)
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs())
+}
+
+/// `rove paths`.
+pub(crate) fn paths(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Vec<ClientPath> {
+    let links: Vec<&Link> =
+        around.ranked.iter().chain(around.unused).map(|ranked| &ranked.link).collect();
+    let told = told_paths(peer, now, around.streams, &links);
+    let told = told.into_iter().zip(&peer.paths);
+    told.map(|(told, path)| client_path(told, path, around)).collect()
+}
+
+/// The path with what a client knows of the link that it starts from.
+fn client_path(told: Path, path: &PathStatus, around: &Surroundings<'_>) -> ClientPath {
+    let rank = path.link.and_then(|id| around.ranked.iter().position(|r| r.link.index == id.0));
+    let ranked = rank.and_then(|rank| around.ranked.get(rank));
+    let held = |portal: &&Portal| path.link.is_some_and(|link| link.0 == portal.index);
+    ClientPath {
+        path: told,
+        link: path.link.and_then(|link| around.links.get(&link.0)).cloned(),
+        link_rank: rank.map(|rank| rank as u64 + 1),
+        link_state: ranked.and_then(|ranked| ranked.standing.label()).map(str::to_owned),
+        link_use: ranked.map(|ranked| ranked.usage),
+        portal: around.portals.iter().find(held).map(|portal| portal.page.clone()),
+        signal_dbm: ranked.and_then(|ranked| ranked.signal),
+    }
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+pub(crate) mod tests;

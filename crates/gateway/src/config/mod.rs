@@ -1,0 +1,384 @@
+//! `gateway.toml`.
+
+mod hop;
+mod relocation;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rove_host::config::{
+    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, Source,
+};
+use rove_host::values::{ENDPOINTS_MAX, Endpoint, Misspelt, Networks};
+use serde::Deserialize;
+use toml::Spanned;
+
+use hop::{Places, RawHop};
+
+pub(crate) use hop::{HopConfig, HopSource};
+pub(crate) use relocation::Relocation;
+
+/// How many sockets a gateway listens on.
+const LISTEN_MAX: usize = 16;
+/// How many DNS servers clients are told of.
+const DNS_MAX: usize = 4;
+
+/// What a gateway is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where clients reach it, best first.
+    pub endpoints: Vec<Endpoint>,
+    /// The local addresses and ports that it listens on.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// The local addresses and TCP ports where it takes streams; may be none.
+    pub(crate) streams: Vec<SocketAddr>,
+    /// The web server that gets what comes to such a port and is none of Rove's.
+    pub(crate) web_server: Option<SocketAddr>,
+    /// The inner networks.
+    pub(crate) networks: Networks,
+    /// The DNS servers that clients are to use.
+    pub dns: Vec<IpAddr>,
+    /// The tunnel's interface.
+    pub(crate) interface: InterfaceName,
+    /// Whether clients reach the Internet under the gateway's own address.
+    pub nat: bool,
+    /// Whether Rove filters what passes between the tunnel and other networks; always with NAT.
+    pub firewall: bool,
+    /// Where peers are remembered.
+    pub(crate) store: StoreUrl,
+    /// Between which addresses it hops, if it does.
+    pub(crate) hop: Option<HopConfig>,
+    /// How long sessions are kept.
+    pub(crate) persistence: Persistence,
+    /// What is logged.
+    pub(crate) log: LogConfig,
+}
+
+/// Where a gateway remembers its peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `redb:FILE`: a file of the embedded database, relative to the gateway's directory.
+    Embedded(PathBuf),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    gateway: RawGateway,
+    #[serde(default)]
+    persistence: RawPersistence,
+    #[serde(default)]
+    log: RawLog,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawGateway {
+    endpoints: Spanned<Vec<Spanned<String>>>,
+    listen: Option<Spanned<Vec<Spanned<String>>>>,
+    streams: Option<Spanned<Vec<Spanned<String>>>>,
+    web_server: Option<Spanned<String>>,
+    networks: Spanned<Vec<Spanned<String>>>,
+    dns: Option<Spanned<Vec<Spanned<String>>>>,
+    interface: Option<Spanned<String>>,
+    nat: Option<bool>,
+    firewall: Option<Spanned<bool>>,
+    store: Option<Spanned<String>>,
+    hop: Option<RawHop>,
+}
+
+impl Config {
+    /// Reads and checks the file at `path`.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::parse(&Source::read(path)?)
+    }
+
+    /// Checks the text of such a file; errors call it `name`.
+    pub(crate) fn from_text(text: &str, name: &Path) -> Result<Self, ConfigError> {
+        Self::parse(&Source::new(name, text))
+    }
+
+    fn parse(source: &Source) -> Result<Self, ConfigError> {
+        let RawFile { gateway: raw, persistence, log } = source.parse()?;
+        let endpoints: Vec<Endpoint> =
+            source.list("gateway.endpoints", &raw.endpoints, ENDPOINTS_MAX)?;
+        if endpoints.is_empty() {
+            let message = "is empty: name at least one HOST:PORT where clients reach this gateway";
+            return Err(source.invalid(&raw.endpoints.span(), "gateway.endpoints", message));
+        }
+        let listen = match &raw.listen {
+            Some(listen) => parse_listen(source, "gateway.listen", listen, 1)?,
+            None => Self::default_listen(&endpoints),
+        };
+        let streams = match &raw.streams {
+            Some(streams) => parse_listen(source, "gateway.streams", streams, 0)?,
+            None => listen.clone(),
+        };
+        let web_server = match raw.web_server.as_ref().filter(|text| !text.get_ref().is_empty()) {
+            Some(text) => Some(parse_place(source, "gateway.web-server", text)?),
+            None => None,
+        };
+        let interface = match &raw.interface {
+            Some(interface) => source.value("gateway.interface", interface)?,
+            None => InterfaceName::gateway_default(),
+        };
+        let dns = raw.dns.as_ref().map(|dns| parse_dns(source, dns)).transpose()?;
+        let store = raw.store.as_ref().map(|store| source.value("gateway.store", store));
+        let networks = parse_networks(source, &raw.networks)?;
+        let first = endpoints.first().map(|endpoint| endpoint.port);
+        let places = Places { first, listen: &listen, streams: &streams };
+        let nat = raw.nat.unwrap_or(true);
+        let firewall = raw.firewall.as_ref().is_none_or(|firewall| *firewall.get_ref());
+        if let Some(key) = raw.firewall.as_ref().filter(|_| nat && !firewall) {
+            let message = "cannot be false with nat = true: set nat = false, too";
+            return Err(source.invalid(&key.span(), "gateway.firewall", message));
+        }
+        let hop =
+            raw.hop.as_ref().map(|hop| hop.validate(source, places, &networks)).transpose()?;
+        Ok(Self {
+            listen,
+            streams,
+            web_server,
+            networks,
+            hop,
+            persistence: persistence.validate(source)?,
+            dns: dns.unwrap_or_default(),
+            interface,
+            nat,
+            firewall,
+            store: store.transpose()?.unwrap_or_default(),
+            log: log.validate(source)?,
+            endpoints,
+        })
+    }
+
+    /// The configuration of a new gateway: these values, and defaults for the rest.
+    pub fn new(
+        endpoints: Vec<Endpoint>,
+        networks: Networks,
+        dns: Vec<IpAddr>,
+        store: StoreUrl,
+    ) -> Result<Self, Misspelt> {
+        let many =
+            |what: &str, max| Misspelt::new(format!("more than {max} {what}: leave some out"));
+        if endpoints.len() > ENDPOINTS_MAX {
+            return Err(many("endpoints", ENDPOINTS_MAX));
+        }
+        if dns.len() > DNS_MAX {
+            return Err(many("DNS servers", DNS_MAX));
+        }
+        endpoints.iter().try_for_each(Endpoint::check_reachable)?;
+        networks.check_usable()?;
+        let listen = Self::default_listen(&endpoints);
+        let (streams, web_server) = (listen.clone(), None);
+        let (interface, log) = (InterfaceName::gateway_default(), LogConfig::default());
+        let (nat, firewall) = (true, true);
+        Ok(Self {
+            endpoints,
+            listen,
+            streams,
+            web_server,
+            networks,
+            dns,
+            interface,
+            nat,
+            firewall,
+            store,
+            hop: None,
+            persistence: Persistence::default(),
+            log,
+        })
+    }
+
+    /// Settings that are valid but probably not intended, for the log or the terminal.
+    pub fn doubts(&self) -> Vec<String> {
+        let unreachable = self.endpoints.iter().filter_map(|e| e.check_reachable().err());
+        let public = self.networks.public().map(|net| {
+            format!(
+                "{net} is a public network: clients reach whoever owns it on the Internet no more; \
+                 unless it is yours, write a private one, for example 10.77.0.0/24,fd77::/64"
+            )
+        });
+        let open = (!self.firewall).then(|| {
+            "firewall = false: hosts around this gateway can contact every client, and a client \
+             can send packets of no connection; filter what is forwarded with another firewall"
+                .to_owned()
+        });
+        unreachable.map(|error| error.to_string()).chain(public).chain(open).collect()
+    }
+
+    /// Every address of the host, at the ports that clients are told.
+    fn default_listen(endpoints: &[Endpoint]) -> Vec<SocketAddr> {
+        let mut ports: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports.into_iter().map(|port| (Ipv6Addr::UNSPECIFIED, port).into()).collect()
+    }
+
+    /// The text of a new file with these values and a word about every key.
+    pub(crate) fn to_text(&self) -> String {
+        let list = |items: &mut dyn Iterator<Item = String>| {
+            let quoted: Vec<String> = items.map(|item| format!("\"{item}\"")).collect();
+            format!("[{}]", quoted.join(", "))
+        };
+        let Self { endpoints, listen, streams, networks, dns, interface, nat, store, .. } = self;
+        let endpoints = list(&mut endpoints.iter().map(Endpoint::to_string));
+        let listen = list(&mut listen.iter().map(SocketAddr::to_string));
+        let streams = list(&mut streams.iter().map(SocketAddr::to_string));
+        let web_server = self.web_server.map_or_else(String::new, |at| at.to_string());
+        let networks = list(&mut networks.iter().map(|net| net.to_string()));
+        let persistence = self.persistence.timeout;
+        let dns = list(&mut dns.iter().map(IpAddr::to_string));
+        format!(
+            r#"# A Rove gateway. Checked as a whole before anything is touched, when it starts; nat,
+# hold, assist and rules are read again by `rove reload`. Lines that begin with # show the default.
+
+[gateway]
+# Where clients reach this gateway, best first: HOST:PORT. The operator key signs these and the
+# networks, so operator.key must be in this directory when they change.
+endpoints = {endpoints}
+
+# Local addresses and ports to listen on. [::] takes IPv4 too.
+# listen = {listen}
+
+# The inner networks: one IPv4, one IPv6, or both. The gateway takes the first host address.
+networks = {networks}
+
+# DNS servers that clients use while the tunnel is up.
+dns = {dns}
+
+# The tunnel's interface.
+# interface = "{interface}"
+
+# Let clients reach the Internet under this gateway's address. With false they keep their inner
+# addresses, and the networks around must lead these back here.
+nat = {nat}
+
+# Drop packets of no connection, and let only clients begin connections into the tunnel. It needs
+# nft. Without nat it can be false, if another firewall filters forwarded packets.
+# firewall = true
+
+# Where peers are remembered, relative to this directory.
+store = "{store}"
+
+# Local addresses and TCP ports for clients on networks that block UDP: they try the ports of the
+# endpoints, and 443, which is open nearly everywhere. [] takes none.
+# streams = {streams}
+
+# A web server that shares such a port: it gets whatever comes there and is none of Rove's.
+# web-server = "{web_server}"
+
+# A table [gateway.hop] lets the gateway hop between addresses, so that who attacks one aims at
+# where it was: addresses (a list) or prefix (random ones of it), all of which must lead to this
+# host and to nobody else; interval (5s unless said otherwise); link (else that of the default
+# route). So listen must name [::], or 0.0.0.0, as it does unless said otherwise; and so must
+# streams, unless it is [].
+
+[persistence]
+# timeout = "{persistence}"         # how long a session is kept without a word from its client
+# hold = "full"          # what is done for open TCP connections while a client has no way here:
+#                        # full (they are answered in its place), reinject, off
+# assist = "on"          # whether connections that send much are acknowledged here, and delivered
+#                        # from here, while a client has several links carry together: on, off
+# memory_mb = 64         # how much of them may be kept, with full
+# Tables [[persistence.rules]] say otherwise for some, the first that matches: hold, and either to
+# (CIDR or CIDR:PORT, where either end is) or class (interactive, names, bulk).
+
+[log]
+# level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug
+# format = "text"         # text or json
+"#
+        )
+    }
+}
+
+fn parse_listen(
+    source: &Source,
+    key: &str,
+    raw: &Spanned<Vec<Spanned<String>>>,
+    min: usize,
+) -> Result<Vec<SocketAddr>, ConfigError> {
+    if !(min..=LISTEN_MAX).contains(&raw.get_ref().len()) {
+        let message = format!("needs {min} to {LISTEN_MAX} entries: leave it out for the default");
+        return Err(source.invalid(&raw.span(), key, message));
+    }
+    raw.get_ref().iter().map(|entry| parse_place(source, key, entry)).collect()
+}
+
+fn parse_place(
+    source: &Source,
+    key: &str,
+    entry: &Spanned<String>,
+) -> Result<SocketAddr, ConfigError> {
+    let text = entry.get_ref();
+    let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
+    address.ok_or_else(|| {
+        let message = format!(
+            "{text:?} is no ADDRESS:PORT: write for example \"[::]:4500\" or \"0.0.0.0:4500\""
+        );
+        source.invalid(&entry.span(), key, message)
+    })
+}
+
+fn parse_dns(
+    source: &Source,
+    raw: &Spanned<Vec<Spanned<String>>>,
+) -> Result<Vec<IpAddr>, ConfigError> {
+    let key = "gateway.dns";
+    if raw.get_ref().len() > DNS_MAX {
+        let message = format!("has more than {DNS_MAX} entries: leave some out");
+        return Err(source.invalid(&raw.span(), key, message));
+    }
+    let parse = |entry: &Spanned<String>| {
+        entry.get_ref().parse().map_err(|_| {
+            let text = entry.get_ref();
+            let message = format!("{text:?} is no address: write for example \"9.9.9.9\"");
+            source.invalid(&entry.span(), key, message)
+        })
+    };
+    raw.get_ref().iter().map(parse).collect()
+}
+
+fn parse_networks(
+    source: &Source,
+    raw: &Spanned<Vec<Spanned<String>>>,
+) -> Result<Networks, ConfigError> {
+    let joined: Vec<&str> = raw.get_ref().iter().map(|entry| entry.get_ref().as_str()).collect();
+    let parsed = joined.join(",").parse::<Networks>();
+    parsed.map_err(|error| source.invalid(&raw.span(), "gateway.networks", error))
+}
+
+impl Default for StoreUrl {
+    fn default() -> Self {
+        Self::Embedded(PathBuf::from("gateway.redb"))
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        let file = text.strip_prefix("redb:").map(Path::new);
+        match file {
+            Some(file) if file.file_name().is_some() && !text.contains(['"', '\\', '\n']) => {
+                Ok(Self::Embedded(file.to_owned()))
+            }
+            Some(_) | None => Err(Misspelt::new(format!(
+                "{text:?} is no store of this version: write redb:FILE, for example \
+                 redb:gateway.redb"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Embedded(file) = self;
+        write!(f, "redb:{}", file.display())
+    }
+}
+
+#[cfg(test)]
+mod tests;

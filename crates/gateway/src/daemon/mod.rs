@@ -1,0 +1,534 @@
+//! A running gateway: the ledger's decisions become commands for the core, the core's questions are
+//! answered from the ledger.
+//!
+//! The order at start: everything that can be wrong is found before anything is touched. At the end
+//! the TUN, NAT and routes stay, so that a restart keeps every connection; `rove gateway run` finds
+//! and reconciles them.
+
+mod admission;
+mod entrances;
+mod hop;
+mod journal;
+mod listening;
+mod moves;
+mod plan;
+mod sessions;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ipnet::IpNet;
+use rove_api::{Answer, Flows, GatewayHost, GatewayStatus, Node, Reloaded};
+use rove_host::config::{LogFormat, Persistence};
+use rove_host::control::{Asked, Listener, Reply, Request};
+use rove_host::data::{Handle, News, Order, Setup};
+use rove_host::flows::{self, Whose};
+use rove_host::home::{Home, Role};
+use rove_host::invite::TokenHash;
+use rove_host::message::{self, MESSAGES_MAX};
+use rove_host::owed::Owed;
+use rove_host::reconcile::{Device, Host};
+use rove_host::resolve::Resolver;
+use rove_host::signals::Signal;
+use rove_host::start::{take_over, watch_all};
+use rove_host::time::wall_clock;
+use rove_host::values::Lease;
+use rove_host::{confine, encoding, files, log, node};
+use rove_os::links::Link;
+use rove_os::lock::Lock;
+use rove_os::plan::{Applier, Firewall, MARK, Part, Places, Plan};
+use rove_os::watch::Change;
+use rove_proto::error::CloseCode;
+use rove_proto::id::PeerKey;
+use rove_proto::node::{Command, Event};
+
+use crate::config::Config;
+use crate::desk::Effect;
+use crate::gateway::{Gateway, store_directory};
+use entrances::Entrances;
+use hop::Hop;
+use journal::{Journal, Recalls};
+use listening::Listening;
+use moves::Announcer;
+
+/// A gateway receives no messages beyond those that every node receives.
+type Message = message::Message<Infallible>;
+
+/// How long the core has to answer that it noticed a revocation.
+const EXPEL_WITHIN: Duration = Duration::from_secs(1);
+
+/// Runs the gateway in `home` until a signal ends it. `ready` is called once when clients can
+/// connect.
+pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
+    let state = home.state(Role::Gateway);
+    Gateway::find(home)?;
+    files::make_directory(&state)?;
+    let left = confine::leave_root(home, &[&store_directory(home)?], None)?;
+    let _lock = Lock::take(&state)?;
+    run_alone(home, format, || {
+        confine::tell(&left);
+        ready();
+    })
+}
+
+/// The same, after the change of user and as the only process in `home`.
+fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
+    let (state, socket) = (home.state(Role::Gateway), home.socket(Role::Gateway)?);
+    let gateway = Gateway::open_to_run(home)?;
+    log::start(gateway.config.log, format);
+    let own = gateway.lease()?;
+    let places = Places::usual(&state);
+    let mut applier = take_over(&places)?;
+    let mut present = rove_os::links::snapshot()?;
+    // Under another name this gateway's own interface would be in its own way.
+    present.retain(|link| !applier.holds(&link.name));
+    let reaches = gateway.ledger.reaches().unwrap_or_default();
+    let hop = gateway.config.hop.as_ref();
+    let hop = hop.map(|hop| Hop::begin(hop, &reaches, &present)).transpose()?;
+    let mut plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry(), &present);
+    plan.link_addresses = hop.as_ref().map_or_else(Vec::new, |hop| hop.addresses(&present));
+    plan.check(&present)?;
+    let mut listening = Listening::default();
+    let sockets = listening.open_all(&gateway.config.listen)?;
+    let (entrances, streams) = Entrances::begin(&gateway.config)?;
+    plan.firewall = firewall(&gateway.config, &listening, &entrances);
+    let listener = Listener::bind(&socket)?;
+    let took_over = applier.has_leftovers();
+    let tun = applier.open_device(&plan)?;
+    if let Err(error) = applier.apply(&plan) {
+        // What an earlier gateway left carries its clients' connections, and stays.
+        if !took_over {
+            applier.undo()?;
+        }
+        return Err(error.into());
+    }
+    confine::to(&[home.dir(), &gateway.store_directory()])?;
+
+    let (inbox, messages) = sync_channel(MESSAGES_MAX);
+    let config = node::config(&gateway.identity.key, &gateway.config.persistence);
+    let setup = Setup { config, tun, mark: Some(MARK) };
+    let data = Handle::start(setup, inbox.clone(), Message::News)?;
+    let mut links = watch_all(&inbox, &places)?;
+    Hop::leave_out(hop.as_ref(), &mut links);
+    let mut daemon = Daemon {
+        gateway,
+        own,
+        links,
+        applier,
+        host: Host::default(),
+        plan,
+        data,
+        listening,
+        entrances,
+        advertised: BTreeMap::new(),
+        hop,
+        announcer: Announcer::new(Resolver::new(inbox.clone())),
+        journal: Journal::default(),
+        recalls: Recalls::of(reaches, Instant::now()),
+        owed: Owed::open(&state)?,
+    };
+    daemon.warn_of_doubts();
+    daemon.introduce_everybody();
+    daemon.announce();
+    // Only now may anybody ask: whom the core does not know it refuses for good.
+    for (number, socket) in sockets {
+        daemon.data.order(Order::Listen { number, socket });
+    }
+    if let Some(streams) = streams {
+        daemon.data.order(Order::Accept(streams));
+    }
+    let server = listener.serve(inbox, Message::Asked)?;
+    tracing::info!("the gateway runs");
+    ready();
+    let ended = daemon.serve(&messages);
+    daemon.end();
+    drop(server);
+    tracing::info!("the gateway has ended");
+    ended
+}
+
+/// The gateway's settings for the host's firewall; `None` if the operator has another firewall.
+fn firewall(config: &Config, listening: &Listening, entrances: &Entrances) -> Option<Firewall> {
+    let all = || plan::firewall(config, listening.places(), entrances.places());
+    config.firewall.then(all)
+}
+
+/// The control thread's belongings.
+struct Daemon {
+    gateway: Gateway,
+    own: Lease,
+    /// As they are, less the addresses that they have from a hop.
+    links: Vec<Link>,
+    applier: Applier,
+    /// The state of the host around the tunnel.
+    host: Host,
+    /// As it was applied last.
+    plan: Plan,
+    data: Handle,
+    /// What peers said last that lies behind them, granted or not. A peer that never said anything
+    /// since this process began has no entry.
+    advertised: BTreeMap<PeerKey, Vec<IpNet>>,
+    listening: Listening,
+    entrances: Entrances,
+    hop: Option<Hop>,
+    announcer: Announcer,
+    journal: Journal,
+    recalls: Recalls,
+    /// The connections for which bytes are owed.
+    owed: Owed,
+}
+
+impl Daemon {
+    /// The addresses that clients may write to.
+    fn locals(&self) -> Vec<IpAddr> {
+        let tunnel = self.gateway.config.interface.as_str();
+        let outside = self.links.iter().filter(|link| link.name != tunnel);
+        let own = outside.flat_map(|link| &link.addresses);
+        let given = self.plan.link_addresses.iter().map(|(_, net)| net);
+        own.chain(given).map(IpNet::addr).collect()
+    }
+
+    /// Writes down whom the next process is to call back, and tells every client to ask again: what
+    /// they send until it is there waits in their queues, and is not lost.
+    fn end(&mut self) {
+        if let Err(error) = self.journal.write(&mut self.gateway.ledger) {
+            tracing::warn!(%error, "where clients are reached cannot be stored");
+        }
+        for peer in self.gateway.ledger.registry().peers().filter(|peer| peer.is_enrolled()) {
+            let (peer, code) = (peer.key.into(), CloseCode::Restarting);
+            self.data.command(Command::Close { peer, code });
+        }
+        self.data.stop();
+        self.stop_hopping();
+    }
+
+    fn serve(&mut self, messages: &Receiver<Message>) -> Result<()> {
+        loop {
+            let message = match self.due() {
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(due) => messages.recv_timeout(due.saturating_duration_since(Instant::now())),
+            };
+            match message {
+                Ok(Message::Asked(asked)) => self.answer(asked),
+                Ok(Message::News(News::Event(event))) => self.note(event),
+                Ok(Message::News(News::Ended(why))) => {
+                    return Err(anyhow::anyhow!(why)).context("the data thread has ended");
+                }
+                Ok(Message::Links(links)) => self.relink(links),
+                Ok(Message::Host(changes)) => self.host.owe(changes, false),
+                Ok(Message::Signal(Signal::End)) => {
+                    self.owed.wind_up(self.gateway.config.persistence.rules(), &self.data);
+                }
+                Ok(Message::Signal(Signal::Reload)) => {
+                    if let Err(error) = self.reload() {
+                        tracing::error!("the configuration is not taken: {error:#}");
+                    }
+                }
+                Ok(Message::Resolved(resolved)) => self.resolved(resolved),
+                Ok(Message::Own(never)) => match never {},
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            self.keep_time();
+            self.keep_host_when_due();
+            if self.owed.is_wound_up() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// When there is something to do without a message.
+    fn due(&self) -> Option<Instant> {
+        let hop = self.hop.as_ref().map(Hop::due);
+        let (time, host) = (self.gateway.ledger.time_due(), self.host.due());
+        let (journal, recalls) = (self.journal.due(), self.recalls.due());
+        [journal, recalls, self.announcer.due(), self.owed.due(), hop, time, host]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Does what is due.
+    fn keep_time(&mut self) {
+        let now = Instant::now();
+        self.journal.write_due(&mut self.gateway.ledger, now);
+        self.owed.write_due(now, &self.data);
+        self.keep_clock();
+        self.hop_if_due(now);
+        self.resolve_if_due(now);
+        for call in self.recalls.calls_due(&self.listening, now) {
+            self.data.command(call);
+        }
+    }
+
+    /// Stores the latest time, by which invites expire.
+    fn keep_clock(&mut self) {
+        let was_behind = self.gateway.ledger.behind().is_some();
+        if let Err(error) = self.gateway.ledger.keep_time(wall_clock()) {
+            tracing::warn!(%error, "the latest time cannot be stored");
+        }
+        if !was_behind && let Some(behind) = self.gateway.ledger.behind() {
+            tracing::warn!(
+                behind_s = behind.by.as_secs(),
+                "the clock is behind the latest time that this gateway saw, by which invites \
+                 expire: set it, or run `rove gateway reset-clock` if it is right now"
+            );
+        }
+    }
+
+    fn answer(&mut self, asked: Asked) {
+        let reply = match self.carry_out(asked.request) {
+            Ok(answer) => Reply::Ok(answer),
+            Err(error) => Reply::Error(format!("{error:#}").replace('\n', " ")),
+        };
+        // An asker that gave up waiting is no loss.
+        let _ = asked.reply.try_send(reply);
+    }
+
+    fn carry_out(&mut self, request: Request) -> Result<Answer> {
+        let replan = matches!(request, Request::Revoke { .. });
+        if request == Request::Reload {
+            return Ok(self.reload()?.into());
+        }
+        if let Request::Flows { meant } = &request {
+            return Ok(self.flows(meant)?.into());
+        }
+        if let Request::PeerPaths { name } = &request {
+            return Ok(self.paths(name.as_deref())?.into());
+        }
+        if let Request::Move { endpoint } = &request {
+            return Ok(self.relocate(&endpoint.parse()?)?.into());
+        }
+        let answer = self.gateway.answer(request, wall_clock())?;
+        for effect in &answer.effects {
+            self.take_effect(effect);
+        }
+        if replan {
+            self.replan();
+        }
+        if answer.effects.iter().any(|effect| matches!(effect, Effect::Expel(_))) {
+            // The reply says that the session has ended, so it waits until the core has seen to it.
+            self.await_core();
+        }
+        let mut reply = answer.stored().context(
+            "it ended now, and is forgotten when the gateway ends, since it cannot be stored: make \
+             room and repeat the command",
+        )?;
+        if let Answer::GatewayStatus(status) = &mut reply {
+            if let Some(snapshot) = self.data.status(None) {
+                self.add_running(status, &snapshot);
+            }
+            self.add_host(status);
+        } else if let Answer::Peers(peers) = &mut reply
+            && let Some(snapshot) = self.data.status(None)
+        {
+            self.add_sessions(peers, &snapshot);
+        }
+        Ok(reply)
+    }
+
+    /// Adds the present state of the host.
+    fn add_host(&mut self, status: &mut GatewayStatus) {
+        let device = self.gateway.config.interface.as_str();
+        let look = self.host.look(&mut self.applier, device, Vec::new());
+        status.host = Some(GatewayHost {
+            nat: self.gateway.config.nat && look.is_whole(Part::Filter),
+            forwarding: look.is_whole(Part::Setting),
+        });
+        status.problems.extend(look.problems);
+    }
+
+    /// Every flow names its peer.
+    fn flows(&self, meant: &[String]) -> Result<Flows> {
+        let (registry, config) = (self.gateway.ledger.registry(), &self.gateway.config);
+        flows::tell(Node::Gateway, &self.data, &config.persistence, meant, |key, _| {
+            // Who was revoked a moment ago has no name any more.
+            let name = registry.peer(key).map(|peer| peer.name.to_string());
+            let peer = name.unwrap_or_else(|| encoding::to_text(&key.0));
+            Whose { peer, links: BTreeMap::new(), mode: None }
+        })
+    }
+
+    fn take_effect(&mut self, effect: &Effect) {
+        match *effect {
+            Effect::Expel(key) => {
+                self.advertised.remove(&key);
+                self.recalls.settled(key);
+                self.journal.left(key);
+                self.data.command(Command::RevokePeer(key));
+            }
+            Effect::Permit(key) => self.permit(key),
+        }
+    }
+
+    fn await_core(&self) {
+        let (reply, replied) = sync_channel(1);
+        self.data.order(Order::Status { peers: Some(Vec::new()), reply });
+        if replied.recv_timeout(EXPEL_WITHIN).is_err() {
+            tracing::warn!("the data thread is slow to answer");
+        }
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::EnrolmentRequested { peer, token } => {
+                self.enrol(peer, TokenHash::of(token.as_bytes()));
+            }
+            Event::PeerRefused { peer, status } => self.note_refusal(peer, status),
+            Event::State { peer, state } => {
+                tracing::debug!(?peer, state = rove_host::sessions::state(state).word(), "session");
+            }
+            Event::Established { peer, first, .. } => {
+                self.recalls.settled(peer);
+                tracing::debug!(?peer, first, "fresh keys");
+            }
+            Event::Reached { peer, route, index } => {
+                self.journal.reached(peer, route, index, &self.listening);
+            }
+            Event::Moved { peer, remote, took } => {
+                tracing::debug!(?peer, %remote, ?took, "moved");
+            }
+            Event::Ended { peer, error } => {
+                self.journal.left(peer);
+                tracing::debug!(?peer, %error, "session ended");
+            }
+            Event::Routes { peer, routes } => self.take_routes(peer, &routes),
+            Event::KeyIsShared { peer } => self.warn_of_shared_key(peer),
+            Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
+            Event::Settled { peer, tuple } => self.owed.ends(peer, tuple),
+            Event::Announced { .. }
+            | Event::OpenSocket { .. }
+            | Event::CloseSocket { .. }
+            | Event::HandshakeCounter { .. }
+            | Event::Refused { .. }
+            | Event::Leased { .. } => {}
+        }
+    }
+
+    /// The links changed: other addresses to answer from, other networks that are not the Internet.
+    fn relink(&mut self, mut links: Vec<Link>) {
+        Hop::leave_out(self.hop.as_ref(), &mut links);
+        if links == self.links {
+            // It was this gateway's own hop, or somebody took that back.
+            return self.host.owe(BTreeSet::new(), false);
+        }
+        self.links = links;
+        self.data.command(Command::SetLocals(self.locals()));
+        self.announce();
+        let registry = self.gateway.ledger.registry();
+        for peer in registry.peers().filter(|peer| peer.is_enrolled()) {
+            self.permit(peer.key.into());
+        }
+        self.host.owe(BTreeSet::new(), true);
+    }
+
+    /// Checks the host, and applies a new plan, when that is due.
+    fn keep_host_when_due(&mut self) {
+        let Some(owed) = self.host.take_due(Instant::now()) else { return };
+        if !owed.replan || self.replan() == Replanned::Same {
+            self.keep_host(&owed.changes);
+        }
+    }
+
+    /// Restores items that other programs removed, including a deleted interface.
+    fn keep_host(&mut self, changes: &BTreeSet<Change>) {
+        if self.host.keep(&mut self.applier, changes) == Device::Kept {
+            return;
+        }
+        match self.applier.open_device(&self.plan) {
+            Ok(tun) => {
+                tracing::warn!("the tunnel's interface was deleted; it is made again");
+                self.data.order(Order::Device(tun));
+                self.applier.device_is_new(self.gateway.config.interface.as_str());
+                self.host.keep(&mut self.applier, &BTreeSet::new());
+            }
+            Err(error) => tracing::error!("the tunnel's interface is gone: {error}"),
+        }
+    }
+
+    /// Makes the host what it should be by now; what resists is told in the log, and tried again
+    /// with the next change.
+    fn replan(&mut self) -> Replanned {
+        self.apply().unwrap_or_else(|error| {
+            tracing::error!(%error, "the plan could not be applied");
+            Replanned::Other
+        })
+    }
+
+    fn apply(&mut self) -> Result<Replanned, rove_os::error::Error> {
+        let registry = self.gateway.ledger.registry();
+        let mut plan = plan::gateway(&self.gateway.config, &self.own, registry, &self.links);
+        let hop = self.hop.as_ref();
+        plan.link_addresses = hop.map_or_else(Vec::new, |hop| hop.addresses(&self.links));
+        plan.firewall = firewall(&self.gateway.config, &self.listening, &self.entrances);
+        if plan == self.plan {
+            return Ok(Replanned::Same);
+        }
+        // After an error the host is between two plans, and like none.
+        let before = std::mem::take(&mut self.plan);
+        self.applier.apply(&plan)?;
+        self.plan = plan;
+        if self.plan.routes != before.routes {
+            self.warn_of_subnets();
+        }
+        Ok(Replanned::Other)
+    }
+
+    fn warn_of_doubts(&self) {
+        self.gateway.config.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
+        self.warn_of_subnets();
+    }
+
+    fn warn_of_subnets(&self) {
+        let peers = self.gateway.ledger.registry().peers().filter(|peer| peer.is_enrolled());
+        let granted: usize = peers.map(|peer| peer.subnets.len()).sum();
+        let left_out = granted.saturating_sub(self.plan.routes.len());
+        if left_out > 0 {
+            tracing::warn!(
+                left_out,
+                "subnets behind peers are not routed to them, since this host is itself in these \
+                 networks: renumber one of the two"
+            );
+        }
+    }
+
+    /// Takes what can be changed while running: NAT, and what is done for connections that begin
+    /// from now on; says whether more has changed.
+    fn reload(&mut self) -> Result<Reloaded> {
+        let new = Config::load(&self.gateway.home.config(Role::Gateway))?;
+        let before = self.gateway.config.clone();
+        let Persistence { hold, ref rules, .. } = new.persistence;
+        let persistence = before.persistence.clone();
+        let persistence = Persistence { hold, rules: rules.clone(), ..persistence };
+        let taken = Config { nat: new.nat, persistence, ..before.clone() };
+        let restart = new != taken;
+        if restart {
+            tracing::warn!(
+                "only nat, and what is held, change while the gateway runs: restart it for \
+                 the rest"
+            );
+        }
+        self.gateway.config = taken;
+        if let Err(error) = self.apply() {
+            self.gateway.config = before;
+            self.replan();
+            return Err(error.into());
+        }
+        if self.gateway.config.persistence != before.persistence {
+            self.data.command(Command::SetHold(self.gateway.config.persistence.rules()));
+        }
+        tracing::info!("configuration read again");
+        Ok(Reloaded { restart })
+    }
+}
+
+/// Whether the host was to be changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replanned {
+    Same,
+    Other,
+}

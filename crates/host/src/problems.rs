@@ -1,0 +1,176 @@
+//! Problems of a node and its host, for people: the problem, since when, the cause, and the cure.
+//!
+//! This module contains the texts. It does not examine the host itself; [`crate::reconcile`] does.
+
+use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part};
+
+/// The number of the main routing table (rtnetlink(7), `RT_TABLE_MAIN`).
+const TABLE_MAIN: u32 = 254;
+
+/// A problem without the time since when it exists.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// One of the names that `part` gives, `leak`, `firewall` or `other`.
+    pub part: &'static str,
+    /// The problem.
+    pub what: String,
+    /// Its cause.
+    pub cause: String,
+    /// What a person can do.
+    pub cure: String,
+}
+
+impl Finding {
+    /// A difference between plan and host. `by` is the last program that changed this kind of item.
+    pub(crate) fn of_deviation(deviation: &Deviation, by: Option<&str>) -> Self {
+        let who = by.unwrap_or("another program");
+        let cause = match &deviation.outcome {
+            Outcome::Failed(why) => format!("it cannot be put back: {why}"),
+            Outcome::Waits(_) => format!("{who} keeps changing it"),
+            Outcome::Found | Outcome::PutBack => format!("{who} changed it"),
+        };
+        let cure = match (&deviation.outcome, deviation.part) {
+            (Outcome::Failed(_), _) => "remove the cause named; Rove tries again by itself",
+            (_, Part::Device) => "Rove makes it again; keep other programs from this interface",
+            (_, Part::KillSwitch | Part::Filter) => {
+                "Rove puts it back; let the other program leave nftables tables named rove_ alone"
+            }
+            (_, Part::Routing) => {
+                "Rove puts it back; let the other program leave foreign routes and rules alone \
+                 (systemd-networkd: ManageForeignRoutes=no, ManageForeignRoutingPolicyRules=no)"
+            }
+            (_, Part::Setting) => "Rove sets it again; take it out of the other program's settings",
+            (_, Part::Dns) => "Rove writes it again; let the other program leave resolv.conf alone",
+            (_, Part::Subflow) => "Rove sets it again",
+        };
+        let what = deviation.to_string();
+        Self { part: part(deviation.part), what, cause, cure: cure.to_owned() }
+    }
+
+    /// The parts of a line for people: problem, cause and cure, with colons between them.
+    pub fn of_line(part: &'static str, line: &str) -> Self {
+        let (what, rest) = line.split_once(": ").unwrap_or((line, ""));
+        let (cause, cure) = rest.rsplit_once(": ").unwrap_or((rest, rest));
+        let [what, cause, cure] = [what, cause, cure].map(str::to_owned);
+        Self { part, what, cause, cure }
+    }
+
+    /// An obstacle by another program. `device` is the tunnel's interface.
+    pub(crate) fn of_obstacle(obstacle: &Obstacle, device: &str) -> Self {
+        match obstacle {
+            Obstacle::Bypass { to, link, rules } => {
+                let (cause, cure) = match rules.first() {
+                    Some(rule) => of_rule(*rule, to.iter().any(|net| net.addr().is_ipv6())),
+                    None => (
+                        "no rule of another program is known that leads there".to_owned(),
+                        "look at `ip rule` and `ip route show table all`".to_owned(),
+                    ),
+                };
+                let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+                let to = to.join(", ");
+                let what = format!("routing sends packets for {to} to {link}, not to the tunnel");
+                Self { part: "leak", what, cause, cure }
+            }
+            Obstacle::Forward { chain } => Self {
+                part: "firewall",
+                what: format!("forwarded packets of clients may be dropped by the chain {chain}"),
+                cause: "another program's packet filter drops by default (Docker and firewalls do)"
+                    .to_owned(),
+                cure: accept(chain, device),
+            },
+        }
+    }
+}
+
+/// The name of a part of a plan.
+const fn part(part: Part) -> &'static str {
+    match part {
+        Part::Device => "interface",
+        Part::KillSwitch => "kill-switch",
+        Part::Filter => "filter",
+        Part::Routing => "routing",
+        Part::Setting => "setting",
+        Part::Dns => "dns",
+        Part::Subflow => "other",
+    }
+}
+
+fn of_rule(rule: ForeignRule, v6: bool) -> (String, String) {
+    let table = match rule.table {
+        TABLE_MAIN => "main".to_owned(),
+        table => table.to_string(),
+    };
+    let ForeignRule { priority, .. } = rule;
+    let family = if v6 { "-6 " } else { "" };
+    (
+        format!("another program's rule at priority {priority} comes first (lookup {table})"),
+        format!("remove it (`ip {family}rule del priority {priority}`) or move it behind 5191"),
+    )
+}
+
+/// A command that makes a chain accept the tunnel's packets. Chains of iptables have names in
+/// capitals.
+fn accept(chain: &str, device: &str) -> String {
+    let iptables = match chain {
+        "ip filter FORWARD" => Some("iptables"),
+        "ip6 filter FORWARD" => Some("ip6tables"),
+        _ => None,
+    };
+    match iptables {
+        Some(tool) => format!(
+            "`{tool} -I FORWARD -i {device} -j ACCEPT` and `{tool} -I FORWARD -o {device} -j \
+             ACCEPT`"
+        ),
+        None => format!(
+            "`nft insert rule {chain} iifname {device} accept` and `nft insert rule {chain} \
+             oifname {device} accept`"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rove_os::plan::Standing;
+
+    use super::*;
+
+    #[test]
+    fn every_finding_names_a_cause_and_a_cure() {
+        let parts = [
+            Part::Device,
+            Part::KillSwitch,
+            Part::Filter,
+            Part::Routing,
+            Part::Setting,
+            Part::Dns,
+            Part::Subflow,
+        ];
+        for part in parts {
+            for outcome in [Outcome::Found, Outcome::Failed("no room".to_owned())] {
+                let what = "the thing".to_owned();
+                let deviation = Deviation { part, what, standing: Standing::Missing, outcome };
+                let finding = Finding::of_deviation(&deviation, Some("nft (process 8)"));
+                assert_eq!(finding.what, "the thing is missing");
+                assert!(!finding.cause.is_empty() && !finding.cure.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn an_obstacle_is_cured_by_a_command_that_fits_it() {
+        let rules = vec![ForeignRule { priority: 100, table: TABLE_MAIN }];
+        let to = vec!["::/0".parse().unwrap()];
+        let bypass = Obstacle::Bypass { to, link: "eth0".to_owned(), rules };
+        let finding = Finding::of_obstacle(&bypass, "rove0");
+        assert!(finding.what.contains("eth0") && finding.cause.contains("priority 100"));
+        assert!(finding.cure.contains("ip -6 rule del priority 100"), "{}", finding.cure);
+        for (chain, cure) in [
+            ("ip filter FORWARD", "iptables -I FORWARD -i rove0 -j ACCEPT"),
+            ("inet mine forward", "nft insert rule inet mine forward iifname rove0 accept"),
+        ] {
+            let obstacle = Obstacle::Forward { chain: chain.to_owned() };
+            let finding = Finding::of_obstacle(&obstacle, "rove0");
+            assert!(finding.cure.contains(cure), "{}", finding.cure);
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Chooses the path of each packet among the paths that carry together, and when the packet leaves.
+//!
+//! Urgent packets leave at once, on the path that delivers them first. All others wait in the fair
+//! queue of `multipath`, are given to paths that need one, and leave as the congestion controller
+//! of that path allows. `tunnel::spread` decides which paths carry together, `share` applies that.
+
+use super::Bonding;
+use crate::ablation::Heuristic;
+use crate::congestion::{CREDIT, Controller};
+use crate::error::DropReason;
+use crate::flow;
+use crate::flow::live::Allowance;
+use crate::flow::priority::Level;
+use crate::flow::treatment::Treatment;
+use crate::flow::{Entrance, Flows, clamp};
+use crate::multipath::far::COPIES;
+use crate::multipath::fq_codel::{QUANTUM, Stay};
+use crate::multipath::path_queues::{Among, Given};
+use crate::multipath::snapshot::PathSnapshot;
+use crate::multipath::{Multipath, scheduler};
+use crate::outbox::REST;
+use crate::path::PathId;
+use crate::time::{Duration, Instant};
+use crate::tunnel::datagram::Load;
+use crate::tunnel::{Context, Tunnel};
+use crate::wire::frame::Framing;
+use crate::wire::inner::{InnerPacket, Pieces};
+
+/// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
+const RUN: Duration = Duration::from_micros(500);
+const _: () = assert!(2 * RUN.as_micros() == CREDIT.as_micros());
+/// How much of what is assisted waits at the entry, by the time that the paths take for it.
+const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
+/// The part of what all paths carry that may leave before all that waits: acknowledgements of as
+/// much as twenty times that, small datagrams, beginnings,
+const HURRY_PART: f64 = 0.5;
+/// and bytes beyond that which may follow one another.
+const HURRY_BURST: f64 = 64_000.0;
+
+/// What became of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    /// It has left.
+    Left,
+    /// It waits for its turn,
+    Queued,
+    /// or for [`Bonding::serve`] to say whose turn it is.
+    Due,
+}
+
+impl Bonding {
+    /// Sends an inner packet, which is bonded: at once what somebody waits for, by the path that
+    /// has it there first; in its turn what is part of much.
+    pub(crate) fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        tunnel: &mut Tunnel,
+        flows: &mut Flows,
+        packet: &InnerPacket<'_>,
+        kept: usize,
+    ) -> Result<Sent, DropReason> {
+        let ablation = self.multipath.ablation;
+        let Treatment { hash, live, is_urgent } = flows.treat(cx.now, packet, ablation);
+        if let Some(live) = live
+            && let Some(sent) = self.send_live(cx, tunnel, flows, live, packet, kept)
+        {
+            self.heed_entry(tunnel, flows, cx.now); // it did not wait there
+            return sent.map(|()| Sent::Left);
+        }
+        if is_urgent
+            && let Some(path) = self.quickest(cx, tunnel, packet.len())
+            && self.may_hurry(tunnel, cx.now, packet.len())
+        {
+            if self.multipath.scheduler.copies() {
+                let sent = Self::send_by_all(cx, tunnel, path, packet, kept);
+                return sent.map(|()| Sent::Left);
+            }
+            let load = Load::Packet { elsewhere: kept };
+            let sent = tunnel.send_packet(cx, path, load, Framing::Plain, packet);
+            return sent.map(|()| Sent::Left);
+        }
+        flows.leaves_in_turn(cx.now, packet, hash);
+        let bucket = flow::bucket(hash);
+        // A beginning that waits says already now how long segments may be, by whichever it leaves.
+        let beginning = clamp::place(packet).and_then(|tcp| tunnel.clamped(tcp, packet.pieces));
+        let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
+        // What leaves again comes before what never left.
+        let repairs = !tunnel.lost.is_empty();
+        let is_first = self.multipath.entry.is_empty();
+        let Multipath { scheduler, far, lines, .. } = &self.multipath;
+        let ways = &tunnel.sharing;
+        let copies = scheduler.copies() || far.copies();
+        let is_needed = scheduler.needs(cx.now, ways) && !lines.are_full();
+        if is_first && !repairs && !copies && is_needed {
+            let sent = self.send_first(cx, tunnel, bucket, pieces, kept);
+            self.heed_entry(tunnel, flows, cx.now);
+            return sent.map(|()| Sent::Left);
+        }
+        let blocks = cx.memory.blocks();
+        // Losses are repaired: the sender, who sees none, needs a queue to keep the paths busy. TCP
+        // has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
+        let standing = self.multipath.standing;
+        let has_to_listen = packet.is_tcp() || ablation.is_off(Heuristic::Unresponsive);
+        let bound = if has_to_listen { standing } else { standing.for_the_deaf() };
+        let stay = Stay { bound, turn: turn_of(flows.level_of(packet)) };
+        let dropped = self.multipath.entry.push(blocks, cx.now, bucket, pieces, kept, stay);
+        (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
+        // Behind others it waits until they are looked at.
+        let is_due = is_first || repairs || self.multipath.due.is_some_and(|due| due <= cx.now);
+        Ok(if is_due { Sent::Due } else { Sent::Queued })
+    }
+
+    /// Whether something may leave before all that waits: a part of what the paths carry may, or
+    /// much that is small would keep the rest from ever leaving.
+    fn may_hurry(&mut self, tunnel: &Tunnel, now: Instant, len: usize) -> bool {
+        let carried: f64 = tunnel.sharing.iter().map(PathSnapshot::rate).sum();
+        let allowance = Allowance { rate: carried * HURRY_PART, burst: HURRY_BURST };
+        self.live.hurried.take(now, allowance, len)
+    }
+
+    /// A packet before which none waits leaves at once, if the path that it is given to may carry
+    /// it; else it waits for that.
+    fn send_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        tunnel: &mut Tunnel,
+        bucket: u8,
+        packet: Pieces<'_>,
+        kept: usize,
+    ) -> Result<(), DropReason> {
+        let len = packet.len();
+        let Multipath { scheduler, lines, far, .. } = &mut self.multipath;
+        let ways = &mut tunnel.sharing;
+        let terms = far.terms(cx.now, bucket, len);
+        let (Some(place), Some(epoch)) =
+            (scheduler.choose(cx.now, ways, len, terms.floor), &mut tunnel.epochs.current)
+        else {
+            return Err(DropReason::QueueFull); // one that has need has room
+        };
+        let given = Given {
+            bucket,
+            among: Among::One,
+            sequence: epoch.numbers.in_order(bucket),
+            is_earlier: false,
+            len,
+            elsewhere: kept,
+        };
+        let way = &mut ways[place];
+        let path = way.path;
+        let seals = tunnel.paths.get(path).is_some_and(|path| epoch.has_lane_for(path));
+        if way.waiting == 0 && way.is_ready(cx.now) && !cx.out.is_full() && seals {
+            return tunnel.send_ordered(cx, path, given, packet);
+        }
+        let packet = cx.memory.blocks().parcel(packet.head, packet.tail);
+        lines.push(way, given, packet.ok_or(DropReason::QueueFull)?);
+        let due = wakes_at(cx.now, way.next_at);
+        self.multipath.due = Some(self.multipath.due.map_or(due, |before| before.min(due)));
+        Ok(())
+    }
+
+    /// Something that somebody waits for leaves by every path that has room, and is delivered once.
+    fn send_by_all(
+        cx: &mut Context<'_>,
+        tunnel: &mut Tunnel,
+        first: PathId,
+        packet: &InnerPacket<'_>,
+        kept: usize,
+    ) -> Result<(), DropReason> {
+        let framing = tunnel.number_once(packet).ok_or(DropReason::NoRoute)?;
+        let mut load = Load::Packet { elsewhere: kept };
+        for place in 0..tunnel.sharing.len() {
+            let way = tunnel.sharing[place];
+            if way.path != first && way.is_open() {
+                // What fails here is no loss: the first answers for it.
+                let sent = tunnel.send_packet(cx, way.path, Load::Unkept, framing, packet);
+                load = sent.map_or(load, |()| Load::Doubled { elsewhere: kept });
+            }
+        }
+        tunnel.send_packet(cx, first, load, framing, packet)
+    }
+
+    /// When a path may carry what waits.
+    pub(crate) const fn pace_due(&self) -> Option<Instant> {
+        self.multipath.due
+    }
+
+    /// Whether an arrival lets something leave. A path that has room carries what it was given when
+    /// its time comes.
+    pub(crate) fn has_room_at(&self, now: Instant) -> bool {
+        self.multipath.due.is_none_or(|due| due <= now) || self.multipath.is_closed
+    }
+
+    /// What is assisted hears how much of it waits at the entry.
+    pub(crate) fn heed_entry(&self, tunnel: &Tunnel, flows: &mut Flows, now: Instant) {
+        let (multipath, paths) = (&self.multipath, &tunnel.paths);
+        let entrance = || {
+            let carrying = || tunnel.sharing.iter().filter_map(|way| paths.get(way.path));
+            let longest = carrying().filter_map(|path| path.rtt.minimum()).max();
+            let controllers = carrying().filter_map(|path| path.congestion.as_deref());
+            let sum = |(window, rate), one: &Controller| {
+                (window + one.window(), rate + one.pacing_rate())
+            };
+            let (window, rate) = controllers.fold((0.0, 0.0), sum);
+            // The entry queue must not run empty before the next turn.
+            let stands = ASSISTED_QUEUE + multipath.late.usual();
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "saturates"
+            )]
+            let [carried, target] = [window, rate * stands.as_secs_f64()].map(|it| it as u32);
+            Entrance { carried, longest: longest.unwrap_or_default(), target }
+        };
+        let queued = |bucket| multipath.entry.queued(bucket);
+        flows.heed_entry(now, multipath.entry.is_empty(), entrance, queued);
+    }
+
+    /// Gives the paths what they have need of, and lets leave what may. Returns whether something
+    /// waits and no path carries a share any more: it is for the one path that there is.
+    pub(crate) fn serve(
+        &mut self,
+        cx: &mut Context<'_>,
+        tunnel: &mut Tunnel,
+        flows: &mut Flows,
+    ) -> bool {
+        if let Some(due) = self.multipath.due.filter(|&due| due <= cx.now) {
+            self.multipath.late.sample(cx.now, cx.now.saturating_since(due));
+        }
+        self.send_lost(cx, tunnel, flows);
+        self.multipath.due = None;
+        if self.multipath.is_idle() {
+            self.multipath.idle_since = None;
+            self.note_wanted(tunnel, cx.now, false);
+            return false;
+        }
+        self.look_at_ways(tunnel, cx.now);
+        if tunnel.sharing.is_empty() {
+            return true;
+        }
+        self.multipath.idle_since = None;
+        if self.multipath.lines.has_stranded(&tunnel.sharing) {
+            self.give_stranded(cx, tunnel);
+        }
+        if !self.drain_lines(cx, tunnel) {
+            self.multipath.due = Some(cx.now + REST);
+            return false;
+        }
+        let waits = !self.multipath.is_idle();
+        self.note_wanted(tunnel, cx.now, waits);
+        if self.multipath.looked.is_none() {
+            self.multipath.due = Some(cx.now + REST);
+            return false;
+        }
+        // Where nothing was given to a path yet, it will be when its turn comes.
+        let Multipath { scheduler, entry, .. } = &self.multipath;
+        let ways = &tunnel.sharing;
+        let gets_all = scheduler.gets_all(ways);
+        let may_get = |place| !entry.is_empty() && gets_all.is_none_or(|all| all == place);
+        let waits = |&(place, way): &(usize, &PathSnapshot)| {
+            way.is_open() && (may_get(place) || way.waiting > 0)
+        };
+        let next_at = ways.iter().enumerate().filter(waits).map(|(_, way)| way.next_at).min();
+        self.multipath.due = next_at.map(|next_at| wakes_at(cx.now, next_at));
+        false
+    }
+
+    /// Lets leave what may, and gives the paths what they need then. Returns whether the outbox had
+    /// room for all of it.
+    fn drain_lines(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) -> bool {
+        let now = cx.now;
+        loop {
+            self.fill_lines(cx, tunnel);
+            let mut any = false;
+            for place in 0..tunnel.sharing.len() {
+                let may_leave = |way: &PathSnapshot| way.waiting > 0 && way.is_ready(now);
+                while may_leave(&tunnel.sharing[place]) {
+                    if cx.out.is_full() {
+                        return false;
+                    }
+                    self.send_next(cx, tunnel, place);
+                    any = true;
+                }
+            }
+            if !any {
+                return true;
+            }
+        }
+    }
+
+    /// Notes at each path whether something waits for it: until its turn comes, or because as much
+    /// is on its way by it as may be.
+    fn note_wanted(&mut self, tunnel: &mut Tunnel, now: Instant, waits: bool) {
+        if !waits && !self.multipath.is_wanted {
+            return;
+        }
+        let Multipath { entry, is_closed, is_wanted, .. } = &mut self.multipath;
+        let ways = &mut tunnel.sharing;
+        (*is_closed, *is_wanted) = (false, waits);
+        for path in tunnel.paths.iter_to_send() {
+            let way = ways.iter().find(|way| way.path == path.id).filter(|_| waits);
+            *is_closed |= way.is_some_and(|way| !way.is_open());
+            path.was_wanted = way.is_some_and(|way| {
+                let has_turn = way.next_at > now && !entry.is_empty();
+                !way.is_open() || way.waiting > 0 || has_turn
+            });
+        }
+    }
+
+    /// Gives packets from the entry to the paths, as long as one of them has need.
+    fn fill_lines(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
+        let Some(epoch) = &mut tunnel.epochs.current else { return };
+        let blocks = cx.memory.blocks();
+        let Multipath { scheduler, entry, lines, far, .. } = &mut self.multipath;
+        let ways = &mut tunnel.sharing;
+        while scheduler.needs(cx.now, ways)
+            && !lines.are_full()
+            && let Some((popped, packet)) = entry.pop(blocks, cx.now)
+        {
+            let mut given = Given {
+                bucket: popped.bucket,
+                among: Among::One,
+                sequence: epoch.numbers.in_order(popped.bucket),
+                is_earlier: false,
+                len: packet.len(),
+                elsewhere: popped.kept,
+            };
+            let terms = far.terms(cx.now, given.bucket, given.len);
+            // One that has need has room.
+            let Some(place) = scheduler.choose(cx.now, ways, given.len, terms.floor) else {
+                cx.drops.count(DropReason::QueueFull);
+                blocks.discard(packet);
+                break;
+            };
+            let copies = |way: &PathSnapshot| {
+                if terms.copied_to == Some(way.path) { COPIES } else { scheduler.copies().into() }
+            };
+            let is_copied = scheduler.copies() || terms.copied_to.is_some();
+            let others = ways.iter_mut().enumerate().filter(|&(at, _)| is_copied && at != place);
+            for (_, way) in others {
+                for _ in 0..copies(way) {
+                    if way.starves(cx.now)
+                        && let Some(copy) = blocks.parcel(packet.packet(), &[])
+                    {
+                        lines.push(way, Given { among: Among::Copy, ..given }, copy);
+                        given.among = Among::Several;
+                    }
+                }
+            }
+            lines.push(&mut ways[place], given, packet);
+        }
+        for _ in 0..entry.take_dropped() {
+            cx.drops.count(DropReason::QueueFull);
+        }
+    }
+
+    /// The next packet of the line of the path at `place` leaves; but where another path has got
+    /// the last index, that line is stranded.
+    fn send_next(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel, place: usize) {
+        let path = tunnel.sharing[place].path;
+        if !tunnel.paths.get(path).is_some_and(|path| tunnel.has_lane(path)) {
+            tunnel.sharing[place].room = 0;
+            self.multipath.looked = None;
+            return;
+        }
+        let next = self.multipath.lines.pop(&mut tunnel.sharing[place]);
+        if let Some((given, packet)) = next
+            && let Err(reason) = tunnel.send_parcel(cx, path, given, packet)
+        {
+            cx.drops.count(reason);
+        }
+    }
+
+    /// What was given to a path that carries no more goes by another.
+    fn give_stranded(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
+        let Multipath { scheduler, lines, .. } = &mut self.multipath;
+        let ways = &mut tunnel.sharing;
+        while let Some((given, packet)) = lines.take_stranded(ways) {
+            if given.among == Among::Copy {
+                cx.memory.blocks().discard(packet);
+                continue;
+            }
+            let chosen = scheduler.choose(cx.now, ways, given.len, Duration::ZERO);
+            let place =
+                chosen.or_else(|| scheduler::earliest(cx.now, ways, given.len, Duration::ZERO));
+            lines.push(&mut ways[place.unwrap_or_default()], given, packet);
+        }
+    }
+
+    /// New keys: the sequences begin anew, and what has its place in those before keeps it.
+    pub(crate) fn renumber(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
+        self.multipath.looked = None;
+        if let Some(epoch) = &mut tunnel.epochs.current {
+            let blocks = cx.memory.blocks();
+            self.multipath.lines.renumber(blocks, |bucket| epoch.numbers.in_order(bucket));
+        }
+    }
+}
+
+/// Bytes of the turns of a flow of this level: what nobody said anything of has the usual ones.
+const fn turn_of(level: Level) -> u16 {
+    QUANTUM / Level::Second.weight() * level.weight()
+}
+
+/// When to look again, where the first path may carry more at `next_at`: not for each packet, but
+/// for runs. What a path could have carried until then it carries all the same, at once.
+fn wakes_at(now: Instant, next_at: Instant) -> Instant {
+    next_at.max(now + RUN)
+}

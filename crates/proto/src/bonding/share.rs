@@ -1,0 +1,102 @@
+//! Which paths carry together.
+//!
+//! A client in [`Mode::Full`] shares its data among paths of all links. It tells the gateway in a
+//! challenge on each of these paths, and the gateway does the same. Each path has its own
+//! congestion controller (`coupling`), and its losses are repaired by the earliest path
+//! (`retransmit`). `tunnel::spread` chooses the paths, and `dispatch` chooses among them for each
+//! packet.
+
+use super::Bonding;
+use crate::flow::rules::Assist;
+use crate::flow::{Assists, Flows};
+use crate::multipath::Mode;
+use crate::path::{Health, Path, PathId};
+use crate::time::Instant;
+use crate::tunnel::{Context, Side, Tunnel};
+
+impl Bonding {
+    /// Assists connections where that is wanted: only what is shared among paths is paced, and
+    /// repaired, by this node. It does not begin with one path: there is little to gain, and a
+    /// crash would break off what is owed. Where it has begun, a path may be the last for a while.
+    /// Beside somebody else who fills the queue it does: a path is sent by a window there, and what
+    /// is kept here fills it, whatever the sender's own window does meanwhile.
+    pub(crate) fn assist_or_not(
+        &mut self,
+        cx: &Context<'_>,
+        tunnel: &mut Tunnel,
+        flows: &mut Flows,
+    ) {
+        let is_wanted = flows.wants_assist() == Assist::On && self.is_bonded(cx, tunnel);
+        let assists = match tunnel.sharing.len() {
+            _ if !is_wanted => Assists::None,
+            0 | 1 if !tunnel.competes() => Assists::Begun,
+            _ => Assists::All,
+        };
+        flows.set_assist(assists);
+    }
+
+    /// Client: shares data among the paths that are to carry together, or leaves it to one.
+    pub(crate) fn share_paths(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
+        if tunnel.at_gateway()
+            || (cx.config.mode != Mode::Full && !tunnel.paths.iter().any(Path::has_share))
+        {
+            return;
+        }
+        let is_full = cx.config.mode == Mode::Full;
+        let chosen = |path: &Path| is_full && tunnel.plan().is_to_share(cx.now, path);
+        let changed = |path: &&Path| path.congestion.is_some() != chosen(path);
+        let changed: Vec<_> = tunnel.paths.iter().filter(changed).map(|path| path.id).collect();
+        let any = !changed.is_empty();
+        for id in changed {
+            let is_shared = tunnel.is_shared(Some(id));
+            self.set_shared(tunnel, cx.now, id, !is_shared);
+            let Some(path) = tunnel.paths.get_mut(id) else { continue };
+            path.probes.say_anew(cx.now);
+            let settled = path.mtu.is_settled();
+            if path.health != Health::Gone {
+                tunnel.ask(cx, id);
+            }
+            if !settled {
+                tunnel.search_mtu(cx, id);
+            }
+        }
+        if any {
+            tunnel.stand_by(cx); // of those that carry there may be more
+        }
+    }
+
+    /// Gateway: the client shares its data among paths, this one with them or not.
+    pub(crate) fn take_sharing(
+        &mut self,
+        tunnel: &mut Tunnel,
+        now: Instant,
+        id: Option<PathId>,
+        beside: bool,
+    ) {
+        if let (Side::Gateway { .. }, Some(id)) = (&tunnel.side, id) {
+            self.set_shared(tunnel, now, id, beside);
+        }
+    }
+
+    /// Data is shared with a path from now on, or no more. One that takes the place of all that
+    /// carried before is perhaps as the fastest of those was.
+    fn set_shared(&mut self, tunnel: &mut Tunnel, now: Instant, id: PathId, is_shared: bool) {
+        let others = || tunnel.paths.iter().filter(|other| other.id != id);
+        let rate = |path: &Path| path.congestion.as_ref().and_then(|one| one.rate());
+        let known = others().filter_map(rate).reduce(f64::max);
+        let carried = known.or(self.multipath.carried).filter(|_| !others().any(Path::has_share));
+        let Some(path) = tunnel.paths.get_mut(id) else { return };
+        if !is_shared {
+            self.multipath.carried = rate(path).or(self.multipath.carried);
+        }
+        let is_new = is_shared && path.congestion.is_none();
+        path.set_shared(now, is_shared);
+        if let Some(controller) = path.congestion.as_mut().filter(|_| is_new) {
+            controller.leave_out(self.multipath.ablation);
+        }
+        if let (true, Some(controller), Some(carried)) = (is_new, &mut path.congestion, carried) {
+            controller.guess(carried);
+            tunnel.replaced_at = Some(now);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Inner packets that arrived before there was a path to send them by: few, and not for long.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::flow;
+use crate::outbox::REST;
+use crate::recovery::flight::KEPT_BYTES_MAX;
+use crate::time::{Duration, Instant};
+use crate::wire::inner::{Headers, InnerPacket, Pieces, TCP, UDP};
+
+/// Packets that wait, per session: of connections,
+const SEGMENTS_MAX: usize = 4_096;
+/// of everything else,
+const DATAGRAMS_MAX: usize = 512;
+/// and of both.
+pub const WAITING_MAX: usize = SEGMENTS_MAX + DATAGRAMS_MAX;
+/// Bytes of connections: as much as may have been on its way by a path that is gone, since as much
+/// follows in the round trip in which another one is proven. Its sender misses none of it.
+const SEGMENT_BYTES_MAX: usize = KEPT_BYTES_MAX;
+/// Bytes of everything else: nobody slows down a sender of datagrams, and what would come late is
+/// not to fill a slow link. 64 of the longest, or a voice call's for as long as a handshake takes.
+const DATAGRAM_BYTES_MAX: usize = 96 * 1_024;
+/// How long a packet may wait: after this its sender has sent it again.
+pub(crate) const WAITING_TIME: Duration = Duration::from_secs(3);
+
+/// A datagram after which so much later another of its flow was sent is speech, or as good as that:
+/// nobody waits for it any longer (ITU-T G.114).
+const OF_USE: Duration = Duration::from_millis(400);
+
+/// What waits: of connections, in order, the first; of everything else, the last.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    segments: Queue,
+    datagrams: Queue,
+    /// When they could all leave, but for the outbox.
+    resting: Option<Instant>,
+}
+
+/// A packet that waits.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Kept {
+    since: Instant,
+    headers: Headers,
+    bytes: Vec<u8>,
+}
+
+impl Kept {
+    fn of(now: Instant, packet: &InnerPacket<'_>) -> Self {
+        let mut bytes = Vec::with_capacity(packet.len());
+        packet.pieces.copy_to(&mut bytes);
+        Self { since: now, headers: packet.headers, bytes }
+    }
+
+    /// The packet.
+    pub fn packet(&self) -> InnerPacket<'_> {
+        InnerPacket { headers: self.headers, pieces: Pieces::whole(&self.bytes) }
+    }
+
+    /// The flow of a UDP datagram.
+    fn datagram_flow(&self) -> Option<u32> {
+        let headers = &self.headers;
+        (headers.protocol == UDP && headers.ports.is_some()).then(|| flow::hash(headers))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    packets: VecDeque<Kept>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Keeps a copy of `packet`. Returns how many packets were given up for want of room.
+    pub fn push(&mut self, now: Instant, packet: &InnerPacket<'_>) -> usize {
+        let kept = Kept::of(now, packet);
+        if packet.is_tcp() {
+            // What follows a gap has to wait for it: the oldest are worth most.
+            let fits = self.segments.fits(packet.len(), SEGMENTS_MAX, SEGMENT_BYTES_MAX);
+            if fits {
+                self.segments.push(kept);
+            }
+            return usize::from(!fits);
+        }
+        let queue = &mut self.datagrams;
+        let before = queue.packets.len();
+        while !queue.fits(packet.len(), DATAGRAMS_MAX, DATAGRAM_BYTES_MAX) && queue.pop() {}
+        let given_up = before - queue.packets.len();
+        queue.push(kept);
+        given_up
+    }
+
+    /// All packets that did not wait too long, and of how many a later one of their flow says that
+    /// they are of no use any more; nothing waits afterwards.
+    pub fn take(&mut self, now: Instant) -> (VecDeque<Kept>, usize) {
+        self.expire(now);
+        let Self { segments, datagrams, resting: _ } = std::mem::take(self);
+        let count = datagrams.packets.len();
+        let mut newest = BTreeMap::new();
+        for kept in &datagrams.packets {
+            newest.extend(kept.datagram_flow().map(|flow| (flow, kept.since)));
+        }
+        let is_of_use = |kept: &Kept| {
+            let newest = kept.datagram_flow().and_then(|flow| newest.get(&flow));
+            newest.is_none_or(|newest: &Instant| newest.saturating_since(kept.since) <= OF_USE)
+        };
+        let mut packets: VecDeque<_> = datagrams.packets.into_iter().filter(is_of_use).collect();
+        let useless = count - packets.len();
+        packets.extend(segments.packets);
+        (packets, useless)
+    }
+
+    /// The rest of what was taken could not leave yet. It follows what waits again meanwhile; at
+    /// once, as soon as the shell has sent, if only the outbox was full.
+    pub fn put_back(&mut self, now: Instant, rest: VecDeque<Kept>) {
+        if self.is_empty() && !rest.is_empty() {
+            self.resting = Some(now + REST);
+        }
+        for kept in rest {
+            let is_segment = kept.headers.protocol == TCP;
+            let queue = if is_segment { &mut self.segments } else { &mut self.datagrams };
+            queue.push(kept);
+        }
+    }
+
+    /// Whether what waits for the outbox is to be tried again.
+    pub(crate) fn may_leave(&self, now: Instant) -> bool {
+        self.resting.is_some_and(|at| at <= now)
+    }
+
+    /// When the oldest packet will have waited too long, or there may be room in the outbox.
+    pub fn due(&self) -> Option<Instant> {
+        let queues = [&self.segments, &self.datagrams];
+        queues.into_iter().filter_map(Queue::due).chain(self.resting).min()
+    }
+
+    /// Forgets what waited too long, and returns how many packets that were. A peer that nobody
+    /// hears of for days holds no memory.
+    pub fn expire(&mut self, now: Instant) -> usize {
+        self.segments.expire(now) + self.datagrams.expire(now)
+    }
+
+    /// Packets that wait.
+    pub fn len(&self) -> usize {
+        self.segments.packets.len() + self.datagrams.packets.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Queue {
+    fn fits(&self, len: usize, packets_max: usize, bytes_max: usize) -> bool {
+        self.packets.len() < packets_max && self.bytes + len <= bytes_max
+    }
+
+    fn push(&mut self, kept: Kept) {
+        self.bytes += kept.bytes.len();
+        self.packets.push_back(kept);
+    }
+
+    /// The oldest goes. Returns whether there was one.
+    fn pop(&mut self) -> bool {
+        let oldest = self.packets.pop_front();
+        self.bytes -= oldest.as_ref().map_or(0, |kept| kept.bytes.len());
+        oldest.is_some()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.packets.front().map(|kept| kept.since + WAITING_TIME)
+    }
+
+    fn expire(&mut self, now: Instant) -> usize {
+        let late = self.packets.partition_point(|kept| kept.since + WAITING_TIME <= now);
+        self.bytes -= self.packets.drain(..late).map(|kept| kept.bytes.len()).sum::<usize>();
+        if self.packets.is_empty() {
+            self.packets = VecDeque::new();
+        }
+        late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(len: u16) -> Vec<u8> {
+        let mut packet = vec![0x45; len.into()];
+        packet[2..4].copy_from_slice(&len.to_be_bytes());
+        packet
+    }
+
+    fn push(waiting: &mut Waiting, now: Instant, packet: &[u8]) -> usize {
+        waiting.push(now, &InnerPacket::whole(packet).unwrap())
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_are_too_many_or_they_are_too_long() {
+        let now = Instant::from_nanos(0);
+        let mut waiting = Waiting::default();
+        for _ in 0..DATAGRAMS_MAX {
+            assert_eq!(push(&mut waiting, now, &packet(100)), 0);
+        }
+        assert_eq!(push(&mut waiting, now, &packet(100)), 1);
+        let long = DATAGRAM_BYTES_MAX / 1_500;
+        let given_up: usize = (0..long).map(|_| push(&mut waiting, now, &packet(1_500))).sum();
+        assert!(given_up >= DATAGRAMS_MAX - 8, "{given_up}");
+        assert_eq!(waiting.len() + given_up, DATAGRAMS_MAX + long);
+        assert!(
+            waiting.take(now).0.iter().map(|kept| kept.bytes.len()).sum::<usize>()
+                <= DATAGRAM_BYTES_MAX
+        );
+        assert_eq!((waiting.len(), waiting.datagrams.bytes), (0, 0));
+    }
+
+    #[test]
+    fn of_connections_the_first_stay_and_as_many_as_a_path_may_have_had() {
+        let segment = |number: u16| {
+            let mut packet = vec![0; 1_400];
+            (packet[0], packet[9], packet[32]) = (0x45, TCP, 0x50);
+            packet[2..4].copy_from_slice(&1_400u16.to_be_bytes());
+            packet[1_398..].copy_from_slice(&number.to_be_bytes());
+            packet
+        };
+        let now = Instant::from_nanos(0);
+        let mut waiting = Waiting::default();
+        let room = u16::try_from(SEGMENT_BYTES_MAX / 1_400).unwrap();
+        for number in 0..room + 10 {
+            let given_up = push(&mut waiting, now, &segment(number));
+            assert_eq!(given_up, usize::from(number >= room), "{number}");
+        }
+        assert_eq!(push(&mut waiting, now, &packet(100)), 0, "others have their own");
+        let (packets, _) = waiting.take(now);
+        let expected = std::iter::once(packet(100)).chain((0..room).map(segment));
+        let kept = |packet: Vec<u8>| Kept::of(now, &InnerPacket::whole(&packet).unwrap());
+        let expected: VecDeque<_> = expected.map(kept).collect();
+        assert!(packets == expected);
+        waiting.put_back(now, packets);
+        assert_eq!(waiting.due(), Some(now + REST), "the outbox was full");
+        assert!(waiting.may_leave(now + REST) && waiting.take(now).0 == expected, "in order");
+        assert_eq!((waiting.len(), waiting.segments.bytes), (0, 0));
+    }
+
+    #[test]
+    fn speech_that_is_late_is_left_out_and_what_is_said_once_is_not() {
+        let udp = |port: u8, number: u8| {
+            let mut packet = vec![0; 60];
+            (packet[0], packet[3], packet[9]) = (0x45, 60, UDP);
+            (packet[21], packet[59]) = (port, number);
+            packet
+        };
+        let start = Instant::from_nanos(0);
+        let mut waiting = Waiting::default();
+        for number in 0..100 {
+            let now = start + Duration::from_millis(20) * u32::from(number);
+            push(&mut waiting, now, &udp(1, number));
+            if number < 2 {
+                push(&mut waiting, now, &udp(2, number));
+            }
+        }
+        let (packets, useless) = waiting.take(start + Duration::from_secs(2));
+        let numbers = |port| {
+            let of = packets.iter().filter(move |kept| kept.bytes[21] == port);
+            of.map(|kept| kept.bytes[59]).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(1), (79..100).collect::<Vec<_>>(), "400 ms of speech");
+        assert_eq!((numbers(2), useless), (vec![0, 1], 79));
+    }
+
+    #[test]
+    fn nothing_waits_for_long() {
+        let mut now = Instant::from_nanos(0);
+        let mut waiting = Waiting::default();
+        push(&mut waiting, now, &packet(100));
+        now = now + WAITING_TIME / 2;
+        push(&mut waiting, now, &packet(200));
+        assert_eq!(waiting.expire(now + WAITING_TIME / 2), 1);
+        assert_eq!((waiting.len(), waiting.datagrams.bytes), (1, 200));
+    }
+}

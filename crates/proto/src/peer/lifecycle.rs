@@ -1,0 +1,369 @@
+//! A session begins, changes its state and ends. The flows are told: while no path carries, open
+//! connections are held.
+
+use std::net::IpAddr;
+
+use super::{Peer, SharedKey};
+use crate::error::{CloseCode, DropReason, PeerError};
+use crate::flow::Memory;
+use crate::flow::live::Early;
+use crate::flow::priority::Priorities;
+use crate::flow::rules::Rules;
+use crate::flow::tuple::Tuple;
+use crate::id::{PathSerial, SocketId};
+use crate::path::{Health, Trust};
+use crate::session::index::EpochId;
+use crate::time::Instant;
+use crate::tunnel::established::Installed;
+use crate::tunnel::{Context, Event, Link, PeerState, Side};
+use crate::wire::control::Control;
+use crate::wire::handshake::ResponsePart;
+
+impl Peer {
+    /// Takes a part of the response to a handshake of this client.
+    pub(crate) fn receive_part(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        part: ResponsePart<'_>,
+    ) -> Result<(), DropReason> {
+        let mut taken = Ok(());
+        for response in self.tunnel.take_response_part(epoch, part)? {
+            taken = self.receive_response(cx, epoch, &response);
+            if taken.is_ok() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Takes the response to a handshake of this client.
+    pub(crate) fn receive_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        if let Some(mut answer) = self.tunnel.take_answer(cx, epoch, bytes)? {
+            if let Some(keys) = answer.keys.take() {
+                self.release_previous(cx);
+                if let Some(installed) = self.tunnel.install(cx, answer, keys) {
+                    self.begin(cx, installed);
+                }
+            } else if let Some(code) = self.tunnel.be_refused(cx, answer) {
+                self.go_down(cx, code);
+            }
+        }
+        self.apply_changes(cx);
+        Ok(())
+    }
+
+    /// Client: the session begins, or goes on under new keys.
+    fn begin(&mut self, cx: &mut Context<'_>, installed: Installed) {
+        let Installed { path, first, took } = installed;
+        self.begin_epoch(cx);
+        self.introduce(cx);
+        cx.tell(Event::Established { peer: self.tunnel.key, first, took: Some(took) });
+        self.tunnel.settle_in(cx, path);
+    }
+
+    /// The session is over until somebody wants another.
+    fn go_down(&mut self, cx: &mut Context<'_>, code: CloseCode) {
+        self.forget_session(cx);
+        if let Side::Client(connector) = &mut self.tunnel.side {
+            connector.stop(cx.indices);
+        }
+        self.tunnel.close_unused_sockets(cx);
+        self.tunnel.set_state(cx, PeerState::Down(code));
+    }
+
+    /// Says goodbye and forgets the session.
+    pub(crate) fn close(&mut self, cx: &mut Context<'_>, code: CloseCode) {
+        self.tunnel.say_close(cx, code);
+        if code != CloseCode::Restarting {
+            self.break_promises(cx);
+        }
+        if let Side::Client(connector) = &mut self.tunnel.side {
+            connector.set_wanted(false);
+        }
+        self.go_down(cx, code);
+    }
+
+    /// The session is over: keys, paths and what was to be said are forgotten.
+    pub(super) fn end(&mut self, cx: &mut Context<'_>, error: PeerError) {
+        self.forget_session(cx);
+        if error == PeerError::TimedOut {
+            self.flows.abandon(cx.now, cx.memory);
+        } else {
+            self.tunnel.forget_reach(); // nobody waits there to be called
+        }
+        cx.tell(Event::Ended { peer: self.tunnel.key, error });
+        let down = match error {
+            PeerError::Closed(code @ (CloseCode::Revoked | CloseCode::Requested)) => Some(code),
+            PeerError::Closed(_)
+            | PeerError::UnknownFrame(_)
+            | PeerError::EpochExhausted
+            | PeerError::TimedOut => None,
+        };
+        match (down, &mut self.tunnel.side) {
+            (Some(code), Side::Client(connector)) => {
+                connector.set_wanted(false);
+                connector.stop(cx.indices);
+                self.tunnel.close_unused_sockets(cx);
+                self.tunnel.set_state(cx, PeerState::Down(code));
+            }
+            (None, Side::Client(_)) => self.tunnel.connect(cx),
+            (_, Side::Gateway { .. }) => self.apply_changes(cx),
+        }
+    }
+
+    /// Applies the consequences of a change, in this order: waiting packets leave; the last
+    /// acknowledgements of held connections and realtime copies leave; shares are set; packets
+    /// owed to dead paths are collected; the state is reported; flows are held or resumed; lost
+    /// packets are sent. Called at the end of each verb, and several times by `settle_time`.
+    pub(super) fn apply_changes(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.tunnel.state, PeerState::Down(_)) && self.tunnel.epochs.current.is_none() {
+            return;
+        }
+        if self.tunnel.take_carries_anew() {
+            self.flush_waiting(cx);
+        }
+        self.tell_news(cx);
+        self.bonding.rescue_from_removed(cx, &mut self.tunnel);
+        self.leave_gone(cx);
+        self.bonding.share_paths(cx, &mut self.tunnel);
+        self.bonding.note_shares(&self.tunnel);
+        self.tunnel.collect_lost(cx);
+        self.tunnel.tell_reach(cx);
+        let state = match (&self.tunnel.epochs.current, self.tunnel.paths.active()) {
+            (None, _) if self.tunnel.rests() => PeerState::Resting,
+            (None, _) => PeerState::Unestablished,
+            (Some(_), None) => PeerState::Suspended,
+            (Some(_), Some(path)) => match (path.health, path.trust) {
+                (Health::Good, Trust::Proven) => PeerState::Up,
+                (Health::Good, _) => PeerState::Moving,
+                (Health::Silent { .. } | Health::Gone, _) => PeerState::Suspended,
+            },
+        };
+        let before = self.tunnel.state;
+        self.tunnel.set_state(cx, state);
+        if before == PeerState::Suspended && state == PeerState::Up {
+            self.tunnel.call_off(cx);
+        }
+        self.hold_or_resume(cx);
+        self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
+    }
+
+    /// The session has new keys. Numbers, names and requests under the old ones are void.
+    pub(super) fn begin_epoch(&mut self, cx: &mut Context<'_>) {
+        self.tunnel.begin_epoch();
+        self.bonding.begin_epoch(&self.tunnel);
+        self.bonding.renumber(cx, &mut self.tunnel);
+        self.followed = 0; // it may be another process that asks now
+    }
+
+    /// What a gateway tells a client at the beginning of an epoch, and a client its gateway: also
+    /// that nothing lies behind it, since what ran there before may have said otherwise.
+    pub(super) fn introduce(&mut self, cx: &mut Context<'_>) {
+        match &self.tunnel.side {
+            Side::Gateway { lease } => {
+                self.tunnel.control.push(cx.now, &Control::Lease(lease.clone()));
+                self.tunnel.hand_out_restart_tokens(cx, PathSerial(0));
+                self.tunnel.announce_anew(cx);
+                self.warn_of_shared_key(cx);
+            }
+            Side::Client(connector) => {
+                let routes = Control::Routes(connector.advertise.clone());
+                self.tunnel.control.push(cx.now, &Control::Run(connector.run));
+                self.say_early(cx.now);
+                self.tunnel.control.push(cx.now, &routes);
+                self.bonding.tell_scheduler(cx, &mut self.tunnel);
+                self.bonding.tell_recovery(cx, &mut self.tunnel);
+            }
+        }
+    }
+
+    /// Notes that two hosts use the client's key.
+    pub(super) fn note_shared_key(&mut self, cx: &mut Context<'_>) {
+        let (shared, is_news) = SharedKey::noticed(self.shared_key, cx.now);
+        self.shared_key = Some(shared);
+        if is_news {
+            cx.tell(Event::KeyIsShared { peer: self.tunnel.key });
+        }
+    }
+
+    /// Gateway: reports to a client that another host uses its key, if the alarm lasts.
+    pub(super) fn warn_of_shared_key(&mut self, cx: &mut Context<'_>) {
+        if self.shared_key.is_some_and(|shared| shared.stands(cx.now)) {
+            self.tunnel.control.push(cx.now, &Control::KeyIsShared);
+            self.tunnel.send_control(cx);
+        }
+    }
+
+    /// Gateway: a path that the peer gave up carries nothing. Who repeats the peer's word from an
+    /// address of his own can make that the one in use; any other that carries takes its place.
+    pub(super) fn leave_gone(&mut self, cx: &mut Context<'_>) {
+        let gone = self.tunnel.paths.active().is_some_and(|path| path.health == Health::Gone);
+        if self.tunnel.at_gateway()
+            && gone
+            && let Some(id) = self.tunnel.plan().best_proven(None)
+        {
+            self.tunnel.activate(cx, id);
+            self.flush_waiting(cx);
+        }
+    }
+
+    /// Called when the state may have changed.
+    pub(super) fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
+        let returns = self.tunnel.returns(cx.now);
+        let carries = matches!(self.tunnel.state, PeerState::Up | PeerState::Moving)
+            || returns
+            || self.tunnel.claimed().is_some();
+        if self.tunnel.state == PeerState::Up {
+            self.tell_network();
+        }
+        match (self.flows.is_up(), carries) {
+            (true, false) => self.flows.suspend(cx.now, cx.memory),
+            (false, true) => {
+                let trip = self.tunnel.paths.active().map(|path| path.rtt.smoothed());
+                self.flows.resume(cx.now, cx.memory, trip.unwrap_or_default());
+                self.bonding.end_sequences(cx, &mut self.tunnel, &mut self.flows);
+            }
+            (true, true) => return,
+            (false, false) => {}
+        }
+        self.tunnel.ask_urgently(cx.now, self.flows.is_waiting());
+    }
+
+    /// Tells by which network data goes, and how long its round trip is: at best, since a queue of
+    /// this session's own says nothing of the network, nor does a signal that fades.
+    fn tell_network(&mut self) {
+        let Some(path) = self.tunnel.paths.active() else { return };
+        let remote = path.route.remote.ip();
+        let client =
+            if self.tunnel.at_gateway() { remote } else { path.route.local.unwrap_or(remote) };
+        if let Some(trip) = path.rtt.minimum() {
+            self.flows.visit(client, trip);
+        }
+    }
+
+    /// Leaves, unless somebody is still to be told that a connection is over: what came for others
+    /// since the session ended is forgotten, and the memory it took is free. Returns whether it has
+    /// left.
+    pub(crate) fn leave(&mut self, memory: &mut Memory) -> bool {
+        if self.flows.is_breaking_off() {
+            return false;
+        }
+        self.flows.terminate(memory, &mut Vec::new(), &mut Vec::new());
+        true
+    }
+
+    /// The connections.
+    #[cfg(test)]
+    pub(crate) const fn flows(&self) -> &crate::flow::Flows {
+        &self.flows
+    }
+
+    /// What is done for connections that are seen from now on; who is not to be assisted any more
+    /// is owed what it was promised, and no more.
+    pub(crate) fn set_hold(&mut self, cx: &mut Context<'_>, rules: Rules) {
+        self.flows.set_rules(rules);
+        self.bonding.assist_or_not(cx, &mut self.tunnel, &mut self.flows);
+        self.speak_for_others(cx);
+    }
+
+    /// Client: what its user prefers from now on.
+    pub(crate) fn set_priorities(&mut self, cx: &mut Context<'_>, priorities: Priorities) {
+        if *self.flows.priorities() != priorities {
+            self.flows.set_priorities(cx.memory, priorities);
+        }
+    }
+
+    /// Its user wants this early from now on; a client tells its gateway.
+    pub(crate) fn set_early(&mut self, now: Instant, early: &Early) {
+        if self.flows.early() == early {
+            return;
+        }
+        self.flows.set_early(early.clone());
+        if !self.tunnel.at_gateway() && self.tunnel.epochs.current.is_some() {
+            self.tunnel.control.push(now, &Control::Early(early.ends().to_vec()));
+        }
+    }
+
+    /// Client: says at the beginning of an epoch what is wanted early, if anything is.
+    pub(super) fn say_early(&mut self, now: Instant) {
+        let early = self.flows.early();
+        if !early.is_empty() {
+            self.tunnel.control.push(now, &Control::Early(early.ends().to_vec()));
+        }
+    }
+
+    /// Gateway: the client wants this early.
+    pub(super) fn take_early(&mut self, early: &Early) {
+        if self.tunnel.at_gateway() {
+            self.flows.set_early(early.clone());
+            self.early_told = true;
+        }
+    }
+
+    /// Gateway: the client has said all that it says first in an epoch. Who wants nothing early
+    /// does not say so, and it may be another process than before.
+    pub(super) fn note_introduced(&mut self) {
+        if !std::mem::take(&mut self.early_told) && !self.flows.early().is_empty() {
+            self.flows.set_early(Early::default());
+        }
+    }
+
+    /// What will be owed for a connection is written down.
+    pub(crate) fn recorded(&mut self, cx: &mut Context<'_>, tuple: &Tuple) {
+        self.flows.recorded(tuple);
+        self.speak_for_others(cx);
+    }
+
+    /// Bytes of a connection were owed, and are gone.
+    pub(crate) fn break_off(&mut self, cx: &mut Context<'_>, tuple: Tuple) {
+        self.flows.break_off(cx.now, cx.memory, tuple);
+        self.speak_for_others(cx);
+    }
+
+    /// Client: the usable links are these now.
+    pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
+        self.tunnel.links_changed(cx, links);
+        self.apply_changes(cx);
+    }
+
+    /// A socket of this node has failed.
+    pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        self.tunnel.socket_failed(cx, socket);
+        self.apply_changes(cx);
+    }
+
+    /// Gateway: its listening sockets can send from these addresses now.
+    pub(crate) fn locals_changed(&mut self, cx: &mut Context<'_>, locals: &[IpAddr]) {
+        self.tunnel.locals_changed(cx, locals);
+        self.apply_changes(cx);
+    }
+
+    /// Client: its links are used in another way from now on.
+    pub(crate) fn mode_changed(&mut self, cx: &mut Context<'_>) {
+        self.tunnel.stand_by(cx);
+        self.apply_changes(cx);
+    }
+
+    /// Client: both ends choose among paths in another way from now on.
+    pub(crate) fn scheduler_changed(&mut self, cx: &mut Context<'_>) {
+        self.bonding.tell_scheduler(cx, &mut self.tunnel);
+        self.tunnel.send_control(cx);
+        self.serve_bonding(cx);
+    }
+
+    /// Client: flows shall have something else by repair from now on, both ways.
+    pub(crate) fn recovery_changed(&mut self, cx: &mut Context<'_>) {
+        self.bonding.tell_recovery(cx, &mut self.tunnel);
+        self.tunnel.send_control(cx);
+    }
+}
+
+#[cfg(test)]
+#[path = "lifecycle_tests.rs"]
+mod tests;

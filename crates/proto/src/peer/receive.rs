@@ -1,0 +1,489 @@
+//! Receives a datagram: opens it, takes its frames, and settles the peer once for each batch.
+//! `deliver` passes inner packets to the TUN.
+
+use super::Peer;
+use crate::error::{DropReason, PeerError};
+use crate::flow::live::{Came, Early};
+use crate::id::PathSerial;
+use crate::outbox::Route;
+use crate::path::PathId;
+use crate::recovery::feedback::Elicits;
+use crate::session::epoch::Opened;
+use crate::session::epochs::Standing;
+use crate::session::index::{EpochId, Lead};
+use crate::time::Instant;
+use crate::tunnel::retransmit::ADVANCED_MAX;
+use crate::tunnel::{Context, Event, Side};
+use crate::wire::control::Control;
+use crate::wire::frame::{Challenge, ControlAck, Feedback, Frame, Frames, Framing};
+
+/// Where a datagram came from, in the peer's own terms.
+#[derive(Clone, Copy)]
+struct Arrival {
+    epoch: EpochId,
+    standing: Standing,
+    path: Option<PathId>,
+    route: Route,
+    /// When it arrived at this host.
+    came_at: Instant,
+    len: usize,
+    /// Whether its inner packets were delivered by another path already.
+    delivered: bool,
+}
+
+/// What the frames of a datagram call for.
+struct Taken {
+    elicits: Elicits,
+    /// There were inner packets and feedback, and nothing else.
+    is_bulk: bool,
+}
+
+/// What was taken of a datagram's frames that cost more than their bytes: an answer may be as large
+/// as the datagram, and abandoned numbers have their place among many to be found.
+#[derive(Default)]
+struct Dear {
+    challenges: usize,
+    advanced: usize,
+}
+
+impl Dear {
+    /// Whether this frame may be taken as well. Nobody honest sends more in one datagram.
+    const fn may_be_taken(&mut self, frame: &Frame<'_>) -> bool {
+        let (count, most) = if matches!(frame, Frame::Challenge(_)) {
+            (&mut self.challenges, 1)
+        } else if matches!(frame, Frame::Advanced { .. }) {
+            (&mut self.advanced, ADVANCED_MAX)
+        } else {
+            return true;
+        };
+        *count += 1;
+        *count <= most
+    }
+}
+
+/// What the datagrams of a batch have left to do, once for all of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unsettled {
+    lead: Lead,
+    /// The first datagram under these keys was among them.
+    is_fresh: bool,
+    /// Inner packets were among them.
+    any_packets: bool,
+}
+
+impl Peer {
+    /// Takes a data datagram that a session index of this peer led to: opens it, delivers its
+    /// frames, and leaves the rest to [`Self::settle`], which must follow. Returns whether the peer
+    /// has become unsettled.
+    ///
+    /// Nothing changes unless the datagram is authentic and new.
+    pub(crate) fn receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        lead: Lead,
+        (route, came_at): (Route, Instant),
+        datagram: &mut [u8],
+    ) -> Result<bool, DropReason> {
+        let len = datagram.len();
+        let was_settled = self.unsettled.is_none();
+        let (epoch, standing) =
+            self.tunnel.epochs.find(lead.epoch).ok_or(DropReason::UnknownIndex)?;
+        let Opened { plaintext, newest, delivered } = epoch.open(cx.now, lead.serial, datagram)?;
+        if self.unsettled.is_some_and(|earlier| earlier.lead.epoch != lead.epoch) {
+            self.settle(cx);
+        }
+        let is_fresh = standing == Standing::Pending;
+        self.tunnel.hear(cx.now);
+        self.bonding.multipath.late.sample(cx.now, cx.now.saturating_since(came_at));
+        if is_fresh {
+            self.promote(cx, lead.epoch);
+        }
+        let is_first_heard = self.tunnel.epochs.hear(lead.epoch);
+        if is_first_heard {
+            self.tunnel.lost.put_forward();
+        }
+        let path = self.tunnel.locate(cx, lead, route, newest, is_fresh);
+        let is_steady = self.tunnel.note_arrival(cx, path, came_at, len) && !is_first_heard;
+        let arrival = Arrival { epoch: lead.epoch, standing, path, route, came_at, len, delivered };
+        let before = cx.out.inner_packets();
+        let Taken { mut elicits, is_bulk } = self.take_frames(cx, arrival, plaintext);
+        if elicits == Elicits::Feedback && self.tunnel.is_shared(path) {
+            elicits = Elicits::Pace;
+        }
+        if let Some((epoch, _)) = self.tunnel.epochs.find(lead.epoch)
+            && let Some(space) = epoch.rx.get_mut(&lead.serial)
+        {
+            space.owed.received(came_at, len, newest, elicits);
+        }
+        let any_packets = cx.out.inner_packets() != before;
+        let earlier = self.unsettled.is_some_and(|earlier| earlier.any_packets);
+        self.unsettled = Some(Unsettled { lead, is_fresh, any_packets: any_packets || earlier });
+        // Only plain traffic changes nothing that the next datagram would have to know.
+        if !is_bulk || !is_steady || is_fresh {
+            self.settle(cx);
+        }
+        Ok(was_settled && self.unsettled.is_some())
+    }
+
+    /// Does once for a batch of datagrams what each of them would give cause for: the state, what
+    /// may be sent because of feedback, and what open connections have to say.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>) {
+        let Some(Unsettled { lead, is_fresh, any_packets }) = self.unsettled.take() else { return };
+        self.after_arrival(cx, lead, is_fresh);
+        if any_packets {
+            self.tunnel.used_at = Some(cx.now);
+            if let Side::Client(connector) = &mut self.tunnel.side {
+                connector.listening.hear(cx.now);
+            }
+            self.tunnel.rekey_if_due(cx);
+        }
+        self.apply_changes(cx);
+        self.bonding.rescue(cx, &mut self.tunnel);
+        if self.bonding.has_room_at(cx.now) {
+            self.serve_bonding(cx);
+        }
+        self.flows.rest(cx.now); // an address that is not proven yet may be sent to again
+        self.speak_for_others(cx);
+    }
+
+    /// What an arrival leads to once all its frames were taken.
+    fn after_arrival(&mut self, cx: &mut Context<'_>, lead: Lead, fresh: bool) {
+        self.tunnel.replenish(cx, lead.epoch);
+        if fresh {
+            self.tunnel.send_control(cx);
+            self.flush_waiting(cx);
+        }
+        self.tunnel.prove_claims(cx);
+    }
+
+    /// The first datagram under a pending epoch's keys: the peer has them, they replace the old.
+    fn promote(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
+        let first = self.tunnel.established.is_none();
+        self.release_previous(cx);
+        self.tunnel.epochs.confirm(cx.now, epoch, cx.indices);
+        self.tunnel.established.get_or_insert(cx.now);
+        self.begin_epoch(cx);
+        self.introduce(cx);
+        cx.tell(Event::Established { peer: self.tunnel.key, first, took: None });
+    }
+
+    /// Takes the frames one by one.
+    fn take_frames(&mut self, cx: &mut Context<'_>, arrival: Arrival, plaintext: &[u8]) -> Taken {
+        let mut all = Taken { elicits: Elicits::Nothing, is_bulk: true };
+        let mut dear = Dear::default();
+        for frame in Frames::new(plaintext) {
+            let taken = frame.and_then(|frame| {
+                all.elicits = all.elicits.max(elicited_by(&frame));
+                all.is_bulk &= frame.carries_packet() || matches!(frame, Frame::Feedback(_));
+                if arrival.delivered && frame.carries_packet() {
+                    return Ok(());
+                }
+                if !dear.may_be_taken(&frame) {
+                    return Err(DropReason::BadFrame);
+                }
+                self.take_frame(cx, arrival, frame)
+            });
+            if let Err(reason) = taken {
+                cx.drops.count(reason);
+            }
+            if self.tunnel.epochs.current.is_none() {
+                return Taken { elicits: Elicits::Nothing, is_bulk: false }; // a close ended it
+            }
+        }
+        all
+    }
+
+    fn take_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        frame: Frame<'_>,
+    ) -> Result<(), DropReason> {
+        match frame {
+            Frame::Packet { framing, packet } => self.take_packet(cx, arrival, framing, packet),
+            Frame::Advanced { bucket, from, to } => {
+                self.take_advanced(cx, arrival.epoch, bucket, (from, to));
+                Ok(())
+            }
+            Frame::Fragment { packet_id, index, piece } => {
+                self.take_piece(cx, arrival, packet_id, (index, piece))
+            }
+            Frame::Retransmission { serial, number, packet } => {
+                self.take_retransmission(cx, arrival, serial, number, packet)
+            }
+            Frame::Feedback(feedback) => {
+                self.take_feedback(cx, arrival, &feedback);
+                Ok(())
+            }
+            Frame::LastFeedback(feedback) => {
+                self.take_last_feedback(cx, arrival, &feedback);
+                Ok(())
+            }
+            Frame::Challenge(challenge) => {
+                self.heed_challenge(cx, arrival, challenge);
+                self.tunnel.take_challenge(cx, arrival.path, arrival.route, arrival.len, challenge)
+            }
+            Frame::Response(response) => {
+                self.tunnel.take_response(cx, arrival.path, arrival.route, response);
+                Ok(())
+            }
+            Frame::Close(code) => {
+                // Under old keys it is late: who says it forgets all keys, and has come back to
+                // answer for the new ones. If that answer had left before, the first words under
+                // the new keys stay without one, and that tells.
+                if arrival.standing != Standing::Previous {
+                    self.end(cx, PeerError::Closed(code));
+                }
+                Ok(())
+            }
+            Frame::Control { number, body } => self.take_control_frame(cx, arrival, number, body),
+            Frame::ControlAck(ack) => {
+                self.take_control_ack(cx, arrival.standing, ack);
+                Ok(())
+            }
+            Frame::Echo(echo) => {
+                self.tunnel.take_echo(cx, arrival.path, arrival.route, echo);
+                Ok(())
+            }
+            Frame::Unknown => Ok(()),
+            Frame::UnknownCritical(kind) => {
+                self.close_over_frame(cx, kind);
+                Ok(())
+            }
+        }
+    }
+
+    /// An inner packet: delivered at once, in order, or not at all because a copy was.
+    fn take_packet(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        framing: Framing,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        match framing {
+            Framing::Plain => {}
+            Framing::Once { bucket, sequence } => {
+                let found = self.tunnel.epochs.find(arrival.epoch);
+                if !found.is_some_and(|(epoch, _)| epoch.reorder.take_once(bucket, sequence)) {
+                    return Ok(());
+                }
+            }
+            Framing::InOrder { bucket, sequence } => {
+                return self.take_ordered(cx, arrival.epoch, (bucket, sequence), packet);
+            }
+            Framing::First { bucket, epoch, end } => {
+                self.tunnel.epochs.follow(arrival.epoch, bucket, epoch, end);
+                return self.take_ordered(cx, arrival.epoch, (bucket, 0), packet);
+            }
+        }
+        self.deliver(cx, self.came_by(arrival.path), packet)
+    }
+
+    /// How a packet came that need not wait for what comes before it.
+    fn came_by(&self, path: Option<PathId>) -> Came {
+        path.filter(|_| self.tunnel.is_shared(path)).map_or(Came::Alone, Came::Beside)
+    }
+
+    /// The peer said something that must not be skipped, and nobody here knows what it means.
+    fn close_over_frame(&mut self, cx: &mut Context<'_>, kind: u8) {
+        self.tunnel.say_close(cx, crate::error::CloseCode::Protocol);
+        self.end(cx, PeerError::UnknownFrame(kind));
+    }
+
+    /// The peer has taken what it was told for certain: there may be room for more.
+    fn take_control_ack(&mut self, cx: &mut Context<'_>, standing: Standing, ack: ControlAck) {
+        if standing != Standing::Previous {
+            self.tunnel.control.acknowledged(ack);
+            self.tunnel.announce(cx);
+            self.bonding.tell_scheduler(cx, &mut self.tunnel);
+            self.bonding.tell_recovery(cx, &mut self.tunnel);
+        }
+    }
+
+    /// What the client says in a challenge of how it wants to be reached.
+    fn heed_challenge(&mut self, cx: &mut Context<'_>, arrival: Arrival, challenge: Challenge) {
+        // Under old keys it is late: the peer has said since what it prefers.
+        if arrival.standing == Standing::Previous {
+            return;
+        }
+        if challenge.prefer && challenge.moves >= self.followed {
+            self.followed = challenge.moves;
+            self.tunnel.prefer(cx, arrival.path, challenge.abandon_others);
+        }
+        self.bonding.take_sharing(&mut self.tunnel, cx.now, arrival.path, challenge.beside);
+    }
+
+    /// Takes a packet that is sent again because it was lost, unless the first one has arrived.
+    fn take_retransmission(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        serial: PathSerial,
+        number: u32,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch) else { return Ok(()) };
+        let lane = epoch.rx.get_mut(&serial).ok_or(DropReason::UnknownIndex)?;
+        if lane.take_retransmitted(cx.now, number) {
+            self.deliver(cx, self.came_by(arrival.path), packet)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A piece of a frame; with the last of them that is whole.
+    fn take_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        packet_id: u32,
+        (index, piece): (u8, &[u8]),
+    ) -> Result<(), DropReason> {
+        let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch) else { return Ok(()) };
+        match epoch.reassembly.receive(cx.now, packet_id, index, piece)? {
+            Some(whole) => self.take_whole(cx, arrival, &whole),
+            None => Ok(()),
+        }
+    }
+
+    /// A frame that came in pieces: an inner packet, and nothing else.
+    fn take_whole(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        whole: &[u8],
+    ) -> Result<(), DropReason> {
+        match Frames::new(whole).next() {
+            Some(Ok(frame @ (Frame::Packet { .. } | Frame::Retransmission { .. }))) => {
+                self.take_frame(cx, arrival, frame)
+            }
+            Some(_) | None => Err(DropReason::Fragment),
+        }
+    }
+
+    fn take_last_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, last: &Feedback) {
+        self.take_feedback(cx, arrival, last);
+        // Under old keys the serial is that of another lane.
+        if arrival.standing != Standing::Previous {
+            self.tunnel.take_farewell(arrival.path, last.serial);
+        }
+    }
+
+    fn take_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, feedback: &Feedback) {
+        let Arrival { epoch, came_at, .. } = arrival;
+        let late = self.bonding.multipath.late.usual();
+        let Some(told) = self.tunnel.take_feedback(cx, epoch, came_at, feedback, late) else {
+            return;
+        };
+        self.bonding.couple(cx, &mut self.tunnel, told.path);
+        if told.declines {
+            self.tunnel.distrust(cx, told.path);
+        }
+        if told.follows && arrival.standing == Standing::Current {
+            self.tunnel.epochs.overtake(told.path);
+        }
+        self.tunnel.lost.extend_counted(cx.drops, (epoch, feedback.serial), told.lost);
+    }
+
+    fn take_control_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        number: u32,
+        body: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch) else { return Ok(()) };
+        epoch.control.receive(number, body)?;
+        while let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch)
+            && let Some(body) = epoch.control.poll()
+        {
+            let message = match Control::parse(&body) {
+                Ok(message) => message,
+                Err(reason) => {
+                    cx.drops.count(reason);
+                    continue; // those behind it count all the same
+                }
+            };
+            match message {
+                Control::Lease(lease) => {
+                    if let Side::Client(connector) = &mut self.tunnel.side {
+                        connector.lease = Some(lease.clone());
+                        cx.tell(Event::Leased { peer: self.tunnel.key, lease });
+                    }
+                }
+                Control::Early(ends) => self.take_early(&Early::new(&ends)),
+                Control::Routes(routes) => {
+                    self.note_introduced();
+                    if self.tunnel.at_gateway() {
+                        cx.tell(Event::Routes { peer: self.tunnel.key, routes });
+                    }
+                }
+                Control::Indices { first, indices } => {
+                    epoch.take_indices(first, &indices);
+                    self.tunnel.stand_by(cx); // for want of one, some path may have been put off
+                }
+                Control::Taken { next } => epoch.note_taken(next),
+                Control::RestartTokens { first, tokens } => {
+                    epoch.take_restart_tokens(first, &tokens);
+                }
+                Control::Addresses(addresses) => self.tunnel.take_addresses(cx, addresses),
+                Control::Scheduler(number) => {
+                    self.bonding.take_scheduler(&self.tunnel, arrival.standing, number)
+                }
+                Control::Recovery(number) => {
+                    self.bonding.take_recovery(&self.tunnel, arrival.standing, number)
+                }
+                Control::Run(run) => {
+                    // Under old keys it may be late, and does not show which host is active now.
+                    let is_new = self.tunnel.at_gateway() && arrival.standing != Standing::Previous;
+                    if is_new && self.runs.returns(run) {
+                        self.note_shared_key(cx);
+                        self.warn_of_shared_key(cx);
+                    }
+                }
+                Control::KeyIsShared if !self.tunnel.at_gateway() => self.note_shared_key(cx),
+                Control::KeyIsShared => {}
+                Control::Unknown(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the sender of `frame` is owed.
+const fn elicited_by(frame: &Frame<'_>) -> Elicits {
+    if matches!(
+        frame,
+        Frame::Packet { framing: Framing::InOrder { .. } | Framing::First { .. }, .. }
+    ) {
+        Elicits::Pace
+    } else if frame.elicits_feedback() {
+        Elicits::Feedback
+    } else {
+        Elicits::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_one_datagram_no_more_is_taken_than_anybody_honest_sends() {
+        let mut dear = Dear::default();
+        let challenge = Frame::Challenge(Challenge {
+            prefer: false,
+            abandon_others: false,
+            beside: false,
+            token: 1,
+            moves: 0,
+        });
+        let advanced = |from| Frame::Advanced { bucket: 3, from, to: from + 1 };
+        assert!(dear.may_be_taken(&challenge) && !dear.may_be_taken(&challenge));
+        let taken = (0..200).filter(|&number| dear.may_be_taken(&advanced(number))).count();
+        assert_eq!(taken, ADVANCED_MAX);
+        let packet = Frame::Packet { framing: Framing::Plain, packet: &[] };
+        assert!((0..100).all(|_| dear.may_be_taken(&packet)), "what is cheap");
+    }
+}

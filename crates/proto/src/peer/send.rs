@@ -1,0 +1,333 @@
+//! An inner packet from the TUN, from its arrival to the datagram or the queue that it ends in.
+//!
+//! [`Peer::send_inner`] is the whole way: the flow's connection may keep the packet or change it,
+//! then it leaves by paths with a share (`bonding`), by the one path without a share, or later,
+//! when there is a path.
+
+use super::Peer;
+use crate::bonding::dispatch::Sent;
+use crate::error::DropReason;
+use crate::flow::{Output, Passage, tuple};
+use crate::multipath::fq_codel::WAIT_MAX;
+use crate::multipath::path_queues::Among;
+use crate::outbox::REST;
+use crate::pack;
+use crate::path::PathId;
+use crate::time::{Duration, Instant};
+use crate::tunnel::datagram::Load;
+use crate::tunnel::paths::Choice;
+use crate::tunnel::{Context, Event};
+use crate::wire::data::MAX_DATAGRAM;
+use crate::wire::frame::Framing;
+use crate::wire::inner::InnerPacket;
+
+/// When an address has had its bound, the rest follows with the next datagram that comes; it is
+/// looked at after this in any case.
+const REST_UNHEARD: Duration = Duration::from_secs(1);
+
+impl Peer {
+    /// Sends an inner packet, or keeps it for a moment while there is no path.
+    pub(crate) fn send_inner(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &InnerPacket<'_>,
+    ) -> Result<(), DropReason> {
+        self.rest_if_outlived(cx);
+        self.tunnel.rekey_if_due(cx);
+        self.tunnel.not_idle();
+        self.tunnel.used_at = Some(cx.now);
+        self.admission.note_sent(cx.now, packet);
+        self.bonding.assist_or_not(cx, &mut self.tunnel, &mut self.flows);
+        let sent = match self.flows.outgoing(cx.now, cx.memory, packet) {
+            Passage::Goes { kept } => self.send_narrowed(cx, packet, kept),
+            Passage::Held => {
+                self.seek_way(cx);
+                Ok(())
+            }
+        };
+        self.tell_news(cx);
+        self.speak_for_others(cx);
+        sent
+    }
+
+    /// A packet is held: where that is for want of a way, what can be done for one is done.
+    fn seek_way(&mut self, cx: &mut Context<'_>) {
+        if self.flows.is_up() {
+            return;
+        }
+        match self.tunnel.paths.choose() {
+            Some(choice) if self.tunnel.epochs.current.is_some() => {
+                self.tunnel.ask_if_silent(cx, choice.original);
+            }
+            Some(_) | None => {
+                self.tunnel.ask_given_up(cx);
+                self.tunnel.wake(cx);
+            }
+        }
+    }
+
+    /// Sends what goes out for a connection, with no more room told than its level is to have.
+    pub(super) fn send_narrowed(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &InnerPacket<'_>,
+        kept: usize,
+    ) -> Result<(), DropReason> {
+        let mut head = std::mem::take(&mut self.narrowed);
+        let sent = if self.flows.narrow(cx.now, packet, &mut head) {
+            self.send_by_choice(cx, &packet.with_head(&head), kept)
+        } else {
+            self.send_by_choice(cx, packet, kept)
+        };
+        self.narrowed = head;
+        sent
+    }
+
+    /// Sends an inner packet, of which the last `kept` bytes are kept with their connection.
+    pub(super) fn send_by_choice(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &InnerPacket<'_>,
+        kept: usize,
+    ) -> Result<(), DropReason> {
+        let choice = match self.tunnel.paths.choose() {
+            Some(choice) if self.tunnel.epochs.current.is_some() => choice,
+            Some(_) | None => {
+                self.wait(cx, packet);
+                return Ok(());
+            }
+        };
+        if choice.copy.is_none() && self.bonding.is_bonded(cx, &mut self.tunnel) {
+            let sent = self.bonding.send(cx, &mut self.tunnel, &mut self.flows, packet, kept)?;
+            if sent == Sent::Due {
+                self.serve_bonding(cx);
+            }
+            return Ok(());
+        }
+        self.send_alone(cx, choice, packet, kept)
+    }
+
+    /// Sends what waited. Called when a path has become usable.
+    pub(super) fn flush_waiting(&mut self, cx: &mut Context<'_>) {
+        self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
+        let (mut packets, useless) = self.waiting.take(cx.now);
+        (0..useless).for_each(|_| cx.drops.count(DropReason::NoRoute));
+        // Until one waits again, or there is no room for more.
+        while self.waiting.is_empty()
+            && !cx.out.is_full()
+            && let Some(kept) = packets.pop_front()
+        {
+            if let Err(reason) = self.send_by_choice(cx, &kept.packet(), 0) {
+                cx.drops.count(reason);
+            }
+        }
+        self.waiting.put_back(cx.now, packets);
+    }
+
+    /// None carries a share any more: what waits leaves by the one path that there is, like
+    /// everything else. Until there is one it waits, no longer than at the entry.
+    pub(super) fn leave_bonding(&mut self, cx: &mut Context<'_>) {
+        let Some(path) = self.tunnel.only_path() else {
+            let since = *self.bonding.multipath.idle_since.get_or_insert(cx.now);
+            let due = since + WAIT_MAX;
+            if self.bonding.multipath.lines.is_empty() {
+                return;
+            }
+            if cx.now < due {
+                self.bonding.multipath.due = Some(due);
+                return;
+            }
+            let dropped = self.bonding.multipath.lines.clear(cx.memory.blocks());
+            (0..dropped).for_each(|_| cx.drops.count(DropReason::NoRoute));
+            return;
+        };
+        self.bonding.multipath.idle_since = None;
+        loop {
+            if cx.out.is_full() {
+                self.bonding.multipath.due = Some(cx.now + REST);
+                break;
+            }
+            let blocks = cx.memory.blocks();
+            let sent = if let Some((given, packet)) =
+                self.bonding.multipath.lines.take_stranded(&[])
+            {
+                if given.among == Among::Copy {
+                    blocks.discard(packet);
+                    continue;
+                }
+                self.tunnel.send_parcel(cx, path, given, packet)
+            } else if let Some((popped, packet)) = self.bonding.multipath.entry.pop(blocks, cx.now)
+            {
+                let whole = InnerPacket::whole(packet.packet());
+                let choice = Choice { original: path, copy: None };
+                let sent = whole.and_then(|whole| self.send_alone(cx, choice, &whole, popped.kept));
+                cx.memory.blocks().discard(packet);
+                sent
+            } else {
+                break;
+            };
+            if let Err(reason) = sent {
+                cx.drops.count(reason);
+            }
+        }
+        for _ in 0..self.bonding.multipath.entry.take_dropped() {
+            cx.drops.count(DropReason::QueueFull);
+        }
+    }
+
+    /// Lets leave what waits for its turn among several paths.
+    pub(super) fn serve_bonding(&mut self, cx: &mut Context<'_>) {
+        if self.bonding.serve(cx, &mut self.tunnel, &mut self.flows) {
+            self.leave_bonding(cx);
+        }
+        self.bonding.heed_entry(&self.tunnel, &mut self.flows, cx.now);
+    }
+
+    /// Sends an inner packet, of which the last `kept` bytes are kept with their connection, by the
+    /// path of `choice`, and a copy by its second one. If neither may carry it now, it waits.
+    pub(super) fn send_alone(
+        &mut self,
+        cx: &mut Context<'_>,
+        choice: Choice,
+        packet: &InnerPacket<'_>,
+        kept: usize,
+    ) -> Result<(), DropReason> {
+        self.note_alone(cx.now, tuple::Direction::Out, packet);
+        let numbered = choice.copy.and_then(|_| self.tunnel.number_once(packet));
+        let framing = numbered.unwrap_or(Framing::Plain);
+        let load = Load::Packet { elsewhere: kept };
+        let sent = self.tunnel.send_packet(cx, choice.original, load, framing, packet);
+        self.tunnel.ask_if_silent(cx, choice.original);
+        if let Some(copy) = choice.copy {
+            // A copy that does not fit the budget is no loss: the original is on its way.
+            let _ = self.tunnel.send_packet(cx, copy, load, framing, packet);
+        }
+        match sent {
+            Err(DropReason::Amplification | DropReason::NoRoute) => {
+                self.wait(cx, packet);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// There is no way to send `packet` yet: it is kept, and what can be done for a way is done.
+    pub(super) fn wait(&mut self, cx: &mut Context<'_>, packet: &InnerPacket<'_>) {
+        for _ in 0..self.waiting.push(cx.now, packet) {
+            cx.drops.count(DropReason::QueueFull);
+        }
+        self.tunnel.ask_given_up(cx);
+        self.tunnel.wake(cx);
+    }
+
+    /// Client: a packet goes `way` by the one path that carries. Nothing is decided by that, but
+    /// its user may want to see the flow. A gateway would need a table for each of its sessions.
+    pub(super) fn note_alone(
+        &mut self,
+        now: Instant,
+        way: tuple::Direction,
+        packet: &InnerPacket<'_>,
+    ) {
+        if !self.tunnel.at_gateway() {
+            self.flows.observe(now, way, packet);
+        }
+    }
+
+    /// Connections are held and the path in use was asked whether it is there again: what they
+    /// received last goes with the question.
+    pub(super) fn tell_news(&mut self, cx: &mut Context<'_>) {
+        if let Some(id) = self.tunnel.take_asked().filter(|_| !self.flows.is_up()) {
+            self.repeat_news(cx, id);
+        }
+    }
+
+    /// The path `id`, which is in use, was asked whether it is there again: what open connections
+    /// received last goes with the question. It is not kept: it will be asked again.
+    fn repeat_news(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let mut packet = std::mem::take(&mut self.spoken);
+        for nth in 0.. {
+            packet.clear();
+            if self.flows.news(nth, &mut packet).is_none() {
+                break;
+            }
+            let Ok(whole) = InnerPacket::whole(&packet) else { continue };
+            let mut head = std::mem::take(&mut self.narrowed);
+            let is_narrowed = self.flows.narrow(cx.now, &whole, &mut head);
+            let whole = if is_narrowed { whole.with_head(&head) } else { whole };
+            let sent = self.tunnel.send_on(cx, id, Load::Quiet, |draft| {
+                pack::push(draft, Framing::Plain, whole.pieces);
+            });
+            self.narrowed = head;
+            if let Err(reason) = sent {
+                cx.drops.count(reason);
+            }
+        }
+        self.spoken = packet;
+    }
+
+    /// Passes on what is said in the place of those who cannot be reached, or were not.
+    pub(super) fn speak_for_others(&mut self, cx: &mut Context<'_>) {
+        if self.flows.due().is_none_or(|due| due > cx.now) {
+            self.tell_owed(cx);
+            return;
+        }
+        let mut packet = std::mem::take(&mut self.spoken);
+        loop {
+            if cx.out.is_full() {
+                self.flows.rest(cx.now + REST);
+                break;
+            }
+            if self.tunnel.claimed().is_some_and(|path| !path.allows(MAX_DATAGRAM)) {
+                self.flows.rest(cx.now + REST_UNHEARD);
+                break;
+            }
+            packet.clear();
+            let Some(output) = self.flows.poll(cx.now, cx.memory, &mut packet) else { break };
+            if let Err(reason) = self.pass_on(cx, output, &packet) {
+                cx.drops.count(reason);
+            }
+        }
+        self.spoken = packet;
+        self.tell_owed(cx);
+    }
+
+    /// Has the shell write down what will be owed, and strike out what is not owed any more; counts
+    /// what was given up.
+    fn tell_owed(&mut self, cx: &mut Context<'_>) {
+        while let Some(reason) = self.flows.poll_drop() {
+            cx.drops.count(reason);
+        }
+        while let Some(tuple) = self.flows.poll_record() {
+            cx.tell(Event::Owing { peer: self.tunnel.key, tuple });
+        }
+        while let Some(tuple) = self.flows.poll_settled() {
+            cx.tell(Event::Settled { peer: self.tunnel.key, tuple });
+        }
+    }
+
+    /// The session is over for good: who was promised something is told so.
+    pub(super) fn break_promises(&mut self, cx: &mut Context<'_>) {
+        let (mut packets, mut ends) = (Vec::new(), Vec::new());
+        self.flows.terminate(cx.memory, &mut packets, &mut ends);
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        for (start, &end) in starts.zip(&ends) {
+            if let Err(reason) = self.pass_on(cx, Output::ToLocal, &packets[start..end]) {
+                cx.drops.count(reason);
+            }
+        }
+        self.tell_owed(cx);
+    }
+
+    fn pass_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        output: Output,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        match output {
+            Output::ToLocal if cx.out.push_inner(packet) => Ok(()),
+            Output::ToLocal => Err(DropReason::QueueFull),
+            Output::ToRemote => self.send_narrowed(cx, &InnerPacket::whole(packet)?, 0),
+        }
+    }
+}

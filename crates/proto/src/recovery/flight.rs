@@ -1,0 +1,591 @@
+//! What left by a path and what became of each datagram of it: on its way, arrived, or lost.
+//!
+//! A copy of each inner packet is kept until its datagram's fate is known: when the path dies, what
+//! was on its way leaves again by another, and where losses are repaired, what was lost does. One
+//! account gives the round trip, the rate at which datagrams arrive, the loss, and since when the
+//! peer owes an answer.
+//!
+//! Lost is what three later datagrams have overtaken (RFC 9002, section 6.1.1), or one of them a
+//! while ago (section 6.1.2); where datagrams turn out to have been late only, three that also left
+//! so much later (RFC 8985, section 6.2, the reordering window).
+
+use std::collections::VecDeque;
+
+use super::decline::Decline;
+use super::feedback::DELAY_PACED;
+use super::large::Large;
+use super::loss::Loss;
+use super::reordering::Reordering;
+use super::rtt::{self, Rtt};
+use crate::blocks::{Blocks, Queue};
+use crate::id::PacketNumber;
+use crate::recovery::RateSample;
+use crate::time::{Duration, Instant};
+use crate::wire::frame::Feedback;
+
+/// Datagrams that are accounted for: what is in flight at 10 Gbit/s and 60 ms in packets of
+/// 1,400 bytes; 3 MB. Beyond that the oldest are forgotten.
+const ENTRIES_MAX: usize = 1 << 16;
+/// A lane that rests remembers no more than so many datagrams' places.
+const RESTING_ENTRIES: usize = 16;
+/// The most bytes that one lane keeps of its frames, without payloads that connections keep: the
+/// flight of 300 Mbit/s and 110 ms. Beyond it the oldest copies are dropped, and no loss is
+/// repaired any more: a loss is detected a round trip after sending.
+pub(crate) const KEPT_BYTES_MAX: usize = 4 << 20;
+/// How long a packet is worth sending again: after this its sender has done so itself.
+pub(crate) const KEPT_TIME: Duration = Duration::from_secs(3);
+/// A datagram that so many later ones have overtaken is lost.
+const OVERTAKEN_MAX: u64 = 3;
+/// Feedback comes when something arrives, and timers ring so much later.
+const GRANULARITY: Duration = Duration::from_millis(1);
+/// What arrives further apart is no rate: the peer's clock was set, or begins anew.
+const ARRIVING_MAX: Duration = Duration::from_secs(60);
+/// Datagrams that left at the same moment, as far as the clock goes.
+const NO_TIME: Duration = Duration::from_micros(1);
+
+/// What became of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Open,
+    Arrived,
+}
+
+/// A datagram that left.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    fate: Fate,
+    is_eliciting: bool,
+    /// It carries an inner packet or a piece of one, whether a copy of it is kept or not.
+    is_data: bool,
+    /// The sender had had nothing to send before.
+    is_limited: bool,
+    /// Another path got the same: when this one dies, it is not owed.
+    is_doubled: bool,
+    len: u16,
+    /// Bytes of the copy,
+    copy: u16,
+    /// and how many more of the frame are kept elsewhere.
+    elsewhere: u16,
+    /// How often a path had lost it before,
+    attempts: u8,
+    /// and for how long it had been under way then, in milliseconds.
+    age_ms: u16,
+    /// What had arrived when it left.
+    mark: Mark,
+}
+
+/// How much had arrived at a moment, and when it did: two of them are a rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Bytes that had arrived.
+    bytes: u64,
+    /// When the newest of them did, by the peer's clock in wrapping microseconds; `None` before
+    /// that was known.
+    at_us: Option<u32>,
+    /// When that one had left.
+    left_at: Instant,
+}
+
+/// A frame that is taken out to be sent again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptFrame {
+    /// The number of the datagram that it left in.
+    pub number: PacketNumber,
+    /// When it left.
+    pub at: Instant,
+    /// When it left for the first time,
+    pub first_at: Instant,
+    /// and how often a path lost it since that carried.
+    pub attempts: u8,
+    /// The frame with its type.
+    pub frame: Vec<u8>,
+    /// How many bytes of its end are kept elsewhere.
+    pub elsewhere: usize,
+}
+
+impl KeptFrame {
+    /// Bytes of the whole frame, wherever they are kept.
+    pub(crate) const fn whole_len(&self) -> usize {
+        self.frame.len() + self.elsewhere
+    }
+}
+
+/// What was lost, the oldest first.
+pub type Lost = VecDeque<KeptFrame>;
+
+/// What feedback tells that was not known.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct News {
+    /// When the newest datagram that arrived had left; `None` when that is too long ago.
+    pub sent_at: Option<Instant>,
+    /// Its round trip, without what the peer waited.
+    pub trip: Option<Duration>,
+    /// Bytes that arrived, UDP payload,
+    pub delivered: u64,
+    /// and so many in all on this lane.
+    pub arrived: u64,
+    /// Bytes that were lost, with what was found to be since the peer told last.
+    pub lost: u64,
+    /// At which rate they arrived.
+    pub rate: Option<RateSample>,
+}
+
+/// The sending side of one lane: what left, and what the peer said of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flight {
+    entries: VecDeque<Sent>,
+    /// The number of the first of them.
+    first: PacketNumber,
+    copies: Queue,
+    /// Numbers below have no copy.
+    kept_from: PacketNumber,
+    /// When the newest of them left.
+    kept_at: Instant,
+    bytes: u64,
+    /// Bytes on their way that the peer will tell of: nobody answers for what elicits nothing.
+    in_flight: u64,
+    /// The oldest eliciting datagram that no feedback has covered yet.
+    unanswered: Option<(PacketNumber, Instant)>,
+    acknowledged: Option<PacketNumber>,
+    /// When feedback last told of anything.
+    told_at: Option<Instant>,
+    /// Bytes that were lost, as time showed and no feedback.
+    lost_untold: u64,
+    /// Something that left later has arrived and was counted elsewhere.
+    is_overtaken: bool,
+    /// What has arrived.
+    mark: Mark,
+    /// What leaves before this one has arrived does so when there is too little to send.
+    limited_until: Option<PacketNumber>,
+    arrived: u64,
+    reordering: Reordering,
+    large: Large,
+    /// Totals at the last feedback, for the loss of the interval: sent up to it, received.
+    settled: (u64, u64),
+    loss: Loss,
+    decline: Decline,
+}
+
+impl Flight {
+    /// Records that `number`, the one after the last recorded, left with `len` bytes.
+    pub(crate) fn sent(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        number: PacketNumber,
+        len: usize,
+        is_eliciting: bool,
+    ) {
+        debug_assert_eq!(number, self.next());
+        if self.entries.len() >= ENTRIES_MAX {
+            self.pop(blocks); // nobody may ever tell of it
+        }
+        if self.in_flight == 0 {
+            // Time in which nothing was on its way is no part of a rate.
+            self.mark = Mark { at_us: None, left_at: now, ..self.mark };
+        }
+        self.entries.push_back(Sent {
+            at: now,
+            fate: Fate::Open,
+            is_eliciting,
+            is_data: false,
+            is_limited: self.limited_until.is_some(),
+            is_doubled: false,
+            len: bounded(len),
+            copy: 0,
+            elsewhere: 0,
+            attempts: 0,
+            age_ms: 0,
+            mark: self.mark,
+        });
+        self.bytes += len as u64;
+        self.in_flight += if is_eliciting { len as u64 } else { 0 };
+        self.large.sent(number, len);
+        if is_eliciting {
+            self.unanswered.get_or_insert((number, now));
+        }
+    }
+
+    /// The datagram that was recorded last carries an inner packet or a piece of one.
+    pub(crate) fn carries_data(&mut self) {
+        if let Some(sent) = self.entries.back_mut() {
+            sent.is_data = true;
+        }
+    }
+
+    /// Keeps a copy of the inner packet's frame in the datagram that was recorded last, but for the
+    /// last `elsewhere` bytes.
+    pub(crate) fn keep(&mut self, blocks: &mut Blocks, frame: &[u8], elsewhere: usize) {
+        let len = frame.len().saturating_sub(elsewhere);
+        while self.copies.len() + len > KEPT_BYTES_MAX && self.forget_oldest_copy(blocks) {}
+        let Some(sent) = self.entries.back_mut() else { return };
+        (sent.copy, sent.elsewhere) = (bounded(len), bounded(frame.len() - len));
+        sent.is_data = true;
+        self.kept_at = sent.at;
+        self.copies.push(blocks, &frame[..len]);
+    }
+
+    /// What left last had left before: at first at `first_at`, and so often paths lost it.
+    pub(crate) fn repeated(&mut self, first_at: Instant, attempts: u8) {
+        if let Some(sent) = self.entries.back_mut() {
+            let age_ms = sent.at.saturating_since(first_at).as_millis();
+            (sent.attempts, sent.age_ms) = (attempts, u16::try_from(age_ms).unwrap_or(u16::MAX));
+        }
+    }
+
+    /// Another path got what left last as well.
+    pub(crate) fn doubled(&mut self) {
+        if let Some(sent) = self.entries.back_mut() {
+            sent.is_doubled = true;
+        }
+    }
+
+    /// Takes the peer's feedback. Returns what it tells that is new, if anything is; what was lost
+    /// and is worth repairing goes to `lost`, if there is one.
+    pub(crate) fn acknowledged(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        feedback: &Feedback,
+        rtt: &mut Rtt,
+        lost: Option<&mut Lost>,
+    ) -> Option<News> {
+        let largest = feedback.largest;
+        let is_impossible = largest >= self.next() || feedback.bytes > self.bytes;
+        if is_impossible || self.acknowledged.is_some_and(|seen| largest <= seen) {
+            return None;
+        }
+        let newest = self.get(largest).copied();
+        let elapsed = newest.map(|sent| now.saturating_since(sent.at));
+        let waited = Duration::from_micros(feedback.delay_us.into());
+        if let Some(elapsed) = elapsed {
+            rtt.sample(elapsed, waited);
+        }
+        let delivered = feedback.bytes.saturating_sub(self.mark.bytes);
+        let rate = newest.and_then(|newest| rate(now, &newest, feedback));
+        self.count_loss(now, feedback);
+        self.acknowledged = Some(largest);
+        self.told_at = Some(now);
+        self.limited_until.take_if(|until| largest >= *until);
+        self.large.begin();
+        self.take_arrived(feedback);
+        self.reordering.told(largest, feedback.received.saturating_sub(self.arrived), rtt);
+        // What is not known any more has arrived all the same, once.
+        self.mark.bytes += delivered;
+        if let Some(newest) = newest {
+            self.mark.at_us = Some(feedback.arrived_us);
+            self.mark.left_at = newest.at;
+        }
+        let settled = self.settle(now, blocks, rtt, newest.map(|sent| sent.at), lost);
+        let lost = settled + std::mem::take(&mut self.lost_untold);
+        self.large.judge(feedback);
+        self.answer(largest);
+        let trip = elapsed.map(|elapsed| rtt::without_delay(elapsed, waited));
+        Some(News {
+            sent_at: newest.map(|sent| sent.at),
+            trip,
+            delivered,
+            arrived: self.mark.bytes,
+            lost,
+            rate,
+        })
+    }
+
+    /// When the oldest that others have overtaken counts as lost; `None` while there is none.
+    pub(crate) fn late_due(&self, rtt: &Rtt) -> Option<Instant> {
+        let oldest = self.entries.front().filter(|oldest| oldest.fate == Fate::Open)?;
+        Some(oldest.at + self.lateness(rtt)?)
+    }
+
+    /// Something that left by the path later, and is counted elsewhere, has arrived.
+    pub(crate) const fn overtaken(&mut self) {
+        self.is_overtaken = true;
+    }
+
+    /// What others have overtaken, and has not come for too long, goes to `lost`, and into the next
+    /// [`News`].
+    pub(crate) fn expire_late(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        rtt: &Rtt,
+        lost: &mut Lost,
+    ) {
+        self.lost_untold += self.settle(now, blocks, rtt, Some(Instant::ZERO), Some(lost));
+    }
+
+    /// The path was silent and has answered what it was asked at `at`: what left before and was
+    /// not told of is lost, or nothing would tell of it where as much is on its way as may be.
+    pub(crate) fn lose_before(&mut self, at: Instant, now: Instant, blocks: &mut Blocks) -> Lost {
+        let mut lost = Lost::new();
+        while let Some(sent) = self.entries.front().filter(|sent| sent.at < at) {
+            lost.extend(self.copy_of_first(now).filter(|_| sent.fate == Fate::Open));
+            self.pop(blocks);
+        }
+        lost
+    }
+
+    /// After what time the first is lost, if others have overtaken it: where they were not told of
+    /// together with it, that may still be under way.
+    fn lateness(&self, rtt: &Rtt) -> Option<Duration> {
+        let untold = match self.acknowledged {
+            Some(largest) if largest > self.first => Duration::ZERO,
+            Some(_) | None if self.is_overtaken => 2 * DELAY_PACED,
+            Some(_) | None => return None,
+        };
+        let (path, hosts) = (rtt.smoothed() * 9 / 8, GRANULARITY + rtt.lateness());
+        Some(path + self.reordering.window() + hosts + untold)
+    }
+
+    /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.
+    pub(crate) fn unanswered_since(&self) -> Option<Instant> {
+        self.unanswered.map(|(_, at)| at)
+    }
+
+    /// When feedback last told of anything that was not known.
+    pub(crate) const fn told_at(&self) -> Option<Instant> {
+        self.told_at
+    }
+
+    /// Bytes whose fate is not known, of datagrams that elicit feedback (RFC 9002, section 2).
+    pub(crate) const fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// There was nothing to send for a moment: what leaves until what is on its way has arrived
+    /// says nothing of how much the path carries.
+    pub(crate) fn limited(&mut self) {
+        self.limited_until = Some(self.next());
+    }
+
+    /// Which sizes arrive.
+    pub(crate) const fn large(&mut self) -> &mut Large {
+        &mut self.large
+    }
+
+    /// Whether the path has begun to lose much of what this end sends: said once.
+    pub(crate) const fn takes_decline(&mut self) -> bool {
+        self.decline.takes_decline()
+    }
+
+    /// Nothing is owed any more, or data only: the path has answered by other means.
+    pub(crate) fn forgive(&mut self, but_data: bool) {
+        let mut data = (self.first..).zip(&self.entries).filter(|(_, s)| but_data && s.is_data);
+        let oldest = data.find(|(_, sent)| sent.fate == Fate::Open);
+        self.unanswered = oldest.map(|(number, sent)| (number, sent.at));
+    }
+
+    /// The path's loss as the peer's feedback shows it.
+    pub(crate) const fn loss(&self) -> Loss {
+        self.loss
+    }
+
+    /// Takes out the oldest packet that left within [`KEPT_TIME`], may not have arrived and left by
+    /// no other path as well; what left before is forgotten.
+    pub(crate) fn take(&mut self, blocks: &mut Blocks, now: Instant) -> Option<KeptFrame> {
+        while self.has_copies() {
+            let number = self.first;
+            let kept = self.copy_of_first(now);
+            let sent = self.pop(blocks)?;
+            if let Some(kept) = kept.filter(|_| sent.fate == Fate::Open && !sent.is_doubled) {
+                debug_assert_eq!(kept.number, number);
+                return Some(kept);
+            }
+        }
+        None
+    }
+
+    /// Whether any packet is kept.
+    pub(crate) const fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// When the newest will have been kept for too long; `None` while nothing is kept.
+    pub(crate) fn copies_due(&self) -> Option<Instant> {
+        self.has_copies().then(|| self.kept_at + KEPT_TIME)
+    }
+
+    /// Forgets all copies.
+    pub(crate) fn forget_copies(&mut self, blocks: &mut Blocks) {
+        while self.has_copies() && self.forget_oldest_copy(blocks) {}
+    }
+
+    fn next(&self) -> PacketNumber {
+        self.first + self.entries.len() as u64
+    }
+
+    fn get(&self, number: PacketNumber) -> Option<&Sent> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.entries.get(place)
+    }
+
+    fn count_loss(&mut self, now: Instant, feedback: &Feedback) {
+        let (sent, received) = self.settled;
+        let upto = feedback.largest + 1;
+        let arrived = feedback.received.saturating_sub(received);
+        self.loss.sample(now, upto.saturating_sub(sent), arrived);
+        self.decline.sample(now, upto.saturating_sub(sent), arrived);
+        self.settled = (upto, feedback.received.max(received));
+    }
+
+    /// Marks what the feedback's runs say has arrived.
+    fn take_arrived(&mut self, feedback: &Feedback) {
+        let mut above = feedback.largest + 1;
+        for &(received, missing) in &feedback.runs {
+            let bottom = above.saturating_sub(received.into()).max(self.first);
+            for number in bottom..above {
+                #[expect(clippy::cast_possible_truncation, reason = "below the next number")]
+                let place = (number - self.first) as usize;
+                if let Some(sent) = self.entries.get_mut(place)
+                    && sent.fate == Fate::Open
+                {
+                    sent.fate = Fate::Arrived;
+                    self.large.arrived(sent.len.into());
+                    self.arrived += 1;
+                    self.in_flight -= sent.weight();
+                }
+            }
+            above = bottom.saturating_sub(missing.into());
+            if received == 0 || above <= self.first {
+                return;
+            }
+        }
+    }
+
+    /// Lets go of what has arrived or is lost, the newest that arrived having left at `newest_at`.
+    /// Returns the bytes that were lost.
+    fn settle(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        rtt: &Rtt,
+        newest_at: Option<Instant>,
+        mut lost: Option<&mut Lost>,
+    ) -> u64 {
+        let mut bytes = 0;
+        let largest = self.acknowledged.unwrap_or(0);
+        while let Some(sent) = self.entries.front() {
+            if sent.fate == Fate::Open {
+                let overtaken = largest >= self.first + OVERTAKEN_MAX;
+                let later = newest_at.is_none_or(|at| at >= sent.at + self.reordering.window());
+                let is_late = self.lateness(rtt).is_some_and(|after| now >= sent.at + after);
+                if !(overtaken && later || is_late) {
+                    break;
+                }
+                bytes += u64::from(sent.len);
+                if let Some(lost) = &mut lost
+                    && let Some(kept) = self.copy_of_first(now)
+                {
+                    lost.push_back(kept);
+                }
+            }
+            self.pop(blocks);
+        }
+        if self.entries.is_empty() {
+            self.entries.shrink_to(RESTING_ENTRIES);
+        }
+        bytes
+    }
+
+    /// A copy of what the first datagram carries, unless it is too old to matter.
+    fn copy_of_first(&self, now: Instant) -> Option<KeptFrame> {
+        let sent = self.entries.front()?;
+        let is_fresh = now.saturating_since(sent.at) < KEPT_TIME;
+        (sent.has_copy() && is_fresh).then(|| KeptFrame {
+            number: self.first,
+            at: sent.at,
+            first_at: sent.at - Duration::from_millis(sent.age_ms.into()),
+            attempts: sent.attempts,
+            frame: self.copies.to_vec(sent.copy.into()),
+            elsewhere: sent.elsewhere.into(),
+        })
+    }
+
+    /// Forgets the first datagram and its copy.
+    fn pop(&mut self, blocks: &mut Blocks) -> Option<Sent> {
+        let sent = self.entries.pop_front()?;
+        self.first += 1;
+        if sent.fate == Fate::Open {
+            self.in_flight -= sent.weight();
+        }
+        self.release(blocks, sent);
+        Some(sent)
+    }
+
+    fn forget_oldest_copy(&mut self, blocks: &mut Blocks) -> bool {
+        let place = self.kept_from.max(self.first) - self.first;
+        let places = usize::try_from(place).unwrap_or(usize::MAX)..self.entries.len();
+        for place in places {
+            let sent = self.entries[place];
+            self.kept_from = self.first + place as u64 + 1;
+            if sent.has_copy() {
+                (self.entries[place].copy, self.entries[place].elsewhere) = (0, 0);
+                self.release(blocks, sent);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn release(&mut self, blocks: &mut Blocks, sent: Sent) {
+        self.copies.forget_first(blocks, sent.copy.into());
+    }
+
+    /// Everything up to `largest` is answered: received, or lost and that known.
+    fn answer(&mut self, largest: PacketNumber) {
+        if self.unanswered.is_none_or(|(oldest, _)| oldest > largest) {
+            return;
+        }
+        let from = (largest + 1).max(self.first);
+        let place = usize::try_from(from - self.first).unwrap_or(usize::MAX);
+        let rest = (from..).zip(self.entries.range(place.min(self.entries.len())..));
+        let mut open = rest.filter(|(_, sent)| sent.is_eliciting);
+        self.unanswered = open.next().map(|(number, sent)| (number, sent.at));
+    }
+}
+
+impl Sent {
+    /// Bytes that it counts for while it is on its way.
+    fn weight(&self) -> u64 {
+        if self.is_eliciting { self.len.into() } else { 0 }
+    }
+
+    const fn has_copy(&self) -> bool {
+        self.copy > 0 || self.elsewhere > 0
+    }
+}
+
+/// The rate at which datagrams arrived from when `newest` left until it was there. What leaves
+/// while nothing is on its way has no arrival before it: there it is the time until this is told.
+fn rate(now: Instant, newest: &Sent, feedback: &Feedback) -> Option<RateSample> {
+    let Mark { bytes, at_us, left_at } = newest.mark;
+    let (arriving, leaving) = match at_us {
+        Some(at_us) => (
+            Duration::from_micros(feedback.arrived_us.wrapping_sub(at_us).into()),
+            newest.at.saturating_since(left_at),
+        ),
+        None => (now.saturating_since(left_at), now.saturating_since(left_at)),
+    };
+    let longer = arriving.max(leaving);
+    if longer.is_zero() || arriving > ARRIVING_MAX {
+        return None;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip or so")]
+    let arrived = feedback.bytes.saturating_sub(bytes) as f64;
+    Some(RateSample {
+        bytes_per_second: arrived / longer.as_secs_f64(),
+        left_per_second: arrived / leaving.max(NO_TIME).as_secs_f64(),
+        is_limited: newest.is_limited,
+        prior_delivered: bytes,
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "no datagram is longer than 65,535 bytes")]
+const fn bounded(len: usize) -> u16 {
+    if len > u16::MAX as usize { u16::MAX } else { len as u16 }
+}
+
+#[cfg(test)]
+#[path = "flight_tests.rs"]
+mod tests;

@@ -1,0 +1,367 @@
+use super::*;
+use crate::id::PathSerial;
+use crate::wire::frame::FEEDBACK_RUNS_MAX;
+
+fn ms(ms: u64) -> Instant {
+    Instant::from_nanos(ms * 1_000_000)
+}
+
+/// A lane and what the peer knows of it.
+#[derive(Default)]
+struct Scene {
+    flight: Flight,
+    blocks: Blocks,
+    rtt: Rtt,
+    lost: VecDeque<KeptFrame>,
+}
+
+impl Scene {
+    /// Datagrams of 1,000 bytes leave, one a millisecond.
+    fn leave(&mut self, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            self.flight.sent(ms(number), &mut self.blocks, number, 1_000, true);
+            self.flight.keep(&mut self.blocks, &number.to_be_bytes(), 2);
+        }
+    }
+
+    /// The peer says at `now` that these ranges have arrived, the highest first, the newest 20 ms
+    /// ago by a clock of its own.
+    fn tell(&mut self, now: u64, ranges: &[std::ops::RangeInclusive<u64>]) -> Option<News> {
+        let largest = *ranges[0].end();
+        let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
+        for (place, range) in ranges.iter().enumerate() {
+            let below = ranges.get(place + 1).map_or(0, |below| below.end() + 1);
+            let missing = if place + 1 < ranges.len() { range.start() - below } else { 0 };
+            runs[place] = ((range.end() - range.start() + 1) as u32, missing as u32);
+        }
+        let received = runs.iter().map(|run| u64::from(run.0)).sum::<u64>();
+        let arrived_us = u32::try_from((now - 20) * 1_000).unwrap().wrapping_add(u32::MAX - 9_000);
+        let feedback = Feedback {
+            serial: PathSerial(0),
+            largest,
+            delay_us: 0,
+            arrived_us,
+            received,
+            bytes: received * 1_000,
+            runs,
+        };
+        let (now, lost) = (ms(now), Some(&mut self.lost));
+        self.flight.acknowledged(now, &mut self.blocks, &feedback, &mut self.rtt, lost)
+    }
+
+    /// When an overtaken datagram counts as lost, after 10,000 ms of turns with this lateness.
+    fn late_due(&mut self, late: Duration) -> Option<Instant> {
+        for now in 1..10_000 {
+            self.rtt.note_lateness(ms(now), late);
+        }
+        self.flight.late_due(&self.rtt)
+    }
+
+    fn lost(&mut self) -> Vec<u64> {
+        self.lost.drain(..).map(|kept| kept.number).collect()
+    }
+
+    /// What would leave again if the path died.
+    fn taken(&mut self, now: u64) -> Vec<u64> {
+        let taken = || self.flight.take(&mut self.blocks, ms(now)).map(|kept| kept.number);
+        std::iter::from_fn(taken).collect()
+    }
+}
+
+/// A path answers a question, and the feedback for what it carried is lost. Data takes up room
+/// until somebody tells of it, so it must be missed, also where no copy of it is kept.
+#[test]
+fn data_is_owed_until_it_is_told_of() {
+    let mut scene = Scene::default();
+    scene.flight.sent(ms(0), &mut scene.blocks, 0, 1_000, true); // a challenge
+    scene.flight.sent(ms(1), &mut scene.blocks, 1, 1_000, true);
+    scene.flight.carries_data(); // a piece of a packet
+    scene.leave(2..3);
+    scene.flight.forgive(true);
+    assert_eq!(scene.flight.unanswered_since(), Some(ms(1)));
+    scene.flight.forget_copies(&mut scene.blocks);
+    assert!(scene.tell(43, &[0..=1]).is_some());
+    scene.flight.forgive(true);
+    assert_eq!(scene.flight.unanswered_since(), Some(ms(2)), "too old to be sent again");
+    scene.flight.forgive(false);
+    assert_eq!(scene.flight.unanswered_since(), None);
+}
+
+#[test]
+fn a_sample_a_settlement_and_no_loss() {
+    let mut scene = Scene::default();
+    scene.leave(0..4);
+    assert_eq!(scene.flight.unanswered_since(), Some(ms(0)));
+    let news = scene.tell(41, &[0..=1]).unwrap();
+    assert_eq!((news.sent_at, news.trip), (Some(ms(1)), Some(Duration::from_millis(40))));
+    assert_eq!((news.delivered, news.lost, scene.flight.in_flight()), (2_000, 0, 2_000));
+    assert_eq!(scene.flight.unanswered_since(), Some(ms(2)), "two are still open");
+    assert!(scene.tell(43, &[0..=3]).is_some());
+    assert_eq!((scene.flight.unanswered_since(), scene.flight.in_flight()), (None, 0));
+    assert!(scene.flight.loss().share() < 1e-9 && !scene.flight.has_copies());
+    assert_eq!(scene.tell(44, &[0..=2]), None, "old news");
+    assert_eq!(scene.flight.told_at(), Some(ms(43)), "which tell nothing");
+}
+
+#[test]
+fn what_is_told_of_after_it_was_taken_has_arrived_once() {
+    let mut scene = Scene::default();
+    scene.leave(0..6);
+    assert_eq!(scene.taken(10).len(), 6, "the path fell silent");
+    // It was only slow: the peer tells of them one by one.
+    let delivered: Vec<u64> =
+        (0..6).filter_map(|n| Some(scene.tell(100 + n, &[0..=n])?.delivered)).collect();
+    assert_eq!(delivered, [1_000; 6]);
+    scene.leave(6..8);
+    assert_eq!(scene.tell(120, &[0..=7]).unwrap().delivered, 2_000);
+}
+
+#[test]
+fn only_what_elicits_is_owed_an_answer() {
+    let mut scene = Scene::default();
+    scene.leave(0..1);
+    scene.flight.sent(ms(1), &mut scene.blocks, 1, 100, false);
+    scene.tell(40, &[0..=0]);
+    assert_eq!(scene.flight.unanswered_since(), None);
+    scene.flight.sent(ms(50), &mut scene.blocks, 2, 100, true);
+    assert_eq!(scene.flight.unanswered_since(), Some(ms(50)));
+}
+
+#[test]
+fn loss_shows() {
+    let mut scene = Scene::default();
+    for tens in 0..1_000 {
+        scene.leave(tens * 10..tens * 10 + 10);
+        let received = (tens + 1) * 9;
+        let feedback = Feedback {
+            serial: PathSerial(0),
+            largest: tens * 10 + 9,
+            delay_us: 0,
+            arrived_us: 0,
+            received,
+            bytes: received * 1_000,
+            runs: [(9, 1), (9, 1), (9, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
+        };
+        let Scene { flight, blocks, rtt, .. } = &mut scene;
+        flight.acknowledged(ms(tens * 10 + 9), blocks, &feedback, rtt, None);
+    }
+    let share = scene.flight.loss().share();
+    assert!((0.08..0.12).contains(&share), "{share}");
+}
+
+#[test]
+fn feedback_about_what_was_never_sent_is_ignored() {
+    let mut scene = Scene::default();
+    scene.leave(0..1);
+    assert_eq!(scene.tell(21, &[0..=7]), None);
+    assert_eq!(scene.flight.unanswered_since(), Some(ms(0)));
+}
+
+#[test]
+fn what_three_have_overtaken_is_lost_and_nothing_else() {
+    let mut scene = Scene::default();
+    scene.leave(0..10);
+    let news = scene.tell(41, &[3..=4, 0..=1]).unwrap();
+    assert_eq!((news.delivered, news.lost, scene.lost()), (4_000, 0, vec![]));
+    let news = scene.tell(42, &[6..=8, 3..=4, 0..=1]).unwrap();
+    assert_eq!((news.lost, scene.lost()), (2_000, vec![2, 5]));
+    assert_eq!(scene.flight.in_flight(), 1_000, "the last one");
+    assert_eq!(scene.taken(50), [9]);
+}
+
+#[test]
+fn what_time_shows_to_be_lost_is_told_with_the_next_feedback() {
+    let mut scene = Scene::default();
+    scene.leave(0..10);
+    scene.tell(41, &[2..=2, 0..=0]);
+    let due = scene.flight.late_due(&scene.rtt).unwrap();
+    let Scene { flight, blocks, rtt, lost } = &mut scene;
+    flight.expire_late(due, blocks, rtt, lost);
+    assert_eq!(scene.lost(), [1]);
+    let later = due.as_nanos() / 1_000_000 + 1;
+    assert_eq!(scene.tell(later, &[2..=5, 0..=0]).unwrap().lost, 1_000);
+    assert_eq!(scene.tell(later + 1, &[2..=9, 0..=0]).unwrap().lost, 0, "once");
+}
+
+#[test]
+fn what_leaves_again_is_as_old_as_it_was() {
+    let mut scene = Scene::default();
+    scene.flight.sent(ms(90), &mut scene.blocks, 0, 1_000, true);
+    scene.flight.keep(&mut scene.blocks, &[7; 8], 0);
+    scene.flight.repeated(ms(20), 2);
+    let kept = scene.flight.take(&mut scene.blocks, ms(100)).unwrap();
+    assert_eq!((kept.at, kept.first_at, kept.attempts), (ms(90), ms(20), 2));
+}
+
+#[test]
+fn a_peer_that_tells_of_more_than_left_is_not_believed() {
+    let mut scene = Scene::default();
+    scene.leave(0..4);
+    let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
+    runs[0] = (4, 0);
+    let feedback = Feedback {
+        serial: PathSerial(0),
+        largest: 3,
+        delay_us: 40_000,
+        arrived_us: 0,
+        received: 4,
+        bytes: 1 << 40,
+        runs,
+    };
+    let Scene { flight, blocks, rtt, .. } = &mut scene;
+    assert_eq!(flight.acknowledged(ms(40), blocks, &feedback, rtt, None), None);
+    // Nor is one that claims to have waited for the whole time.
+    let feedback = Feedback { bytes: 4_000, ..feedback };
+    let news = flight.acknowledged(ms(43), blocks, &feedback, rtt, None).unwrap();
+    assert_eq!(news.trip, Some(Duration::from_millis(40)));
+}
+
+#[test]
+fn what_was_only_late_makes_others_wait() {
+    let mut scene = Scene::default();
+    scene.leave(0..20);
+    scene.tell(60, &[1..=4]);
+    assert_eq!(scene.lost(), [0]);
+    scene.tell(61, &[0..=5]); // it has arrived after all
+    let window = scene.flight.reordering.window();
+    assert!(window > Duration::from_millis(5), "{window:?}");
+    scene.tell(62, &[7..=10, 0..=5]);
+    assert_eq!(scene.lost(), [], "not so soon");
+    scene.tell(63, &[7..=19, 0..=5]);
+    assert_eq!(scene.lost(), [6]);
+}
+
+#[test]
+fn a_dead_paths_packets_are_those_that_may_not_have_arrived() {
+    let mut scene = Scene::default();
+    scene.leave(0..10);
+    scene.tell(40, &[5..=6, 0..=3]);
+    let kept = scene.flight.take(&mut scene.blocks, ms(50)).unwrap();
+    assert_eq!((kept.number, kept.at, kept.whole_len()), (4, ms(4), 8));
+    assert_eq!((kept.frame, kept.elsewhere), (vec![0; 6], 2));
+    assert_eq!(scene.taken(50), [7, 8, 9]);
+    assert!(!scene.flight.has_copies());
+}
+
+#[test]
+fn the_oldest_copies_go_first_by_size_and_by_age() {
+    let mut scene = Scene::default();
+    let frames = KEPT_BYTES_MAX as u64 / 1_000;
+    for number in 0..2 * frames {
+        scene.flight.sent(ms(number), &mut scene.blocks, number, 1_000, true);
+        scene.flight.keep(&mut scene.blocks, &[0; 1_000], if number % 2 == 0 { 0 } else { 950 });
+    }
+    let kept = scene.flight.copies.len();
+    assert!(kept <= KEPT_BYTES_MAX && kept + 1_000 > KEPT_BYTES_MAX);
+    assert_eq!(scene.flight.copies_due(), Some(ms(2 * frames - 1) + KEPT_TIME));
+    let left = scene.taken(2 * frames + 1_000);
+    assert_eq!((left[0], left.len()), (2 * frames - 1_999, 1_999), "of two seconds");
+}
+
+/// A long, fast path has more in flight than a lane may keep, if connections keep the payloads.
+#[test]
+fn what_is_kept_elsewhere_takes_no_room() {
+    let mut scene = Scene::default();
+    let frames = 4 * KEPT_BYTES_MAX as u64 / 1_000;
+    for number in 0..frames {
+        scene.flight.sent(ms(1), &mut scene.blocks, number, 1_000, true);
+        scene.flight.keep(&mut scene.blocks, &[0; 1_000], 950);
+    }
+    assert_eq!(scene.taken(2).len() as u64, frames);
+}
+
+#[test]
+fn a_lane_that_rests_holds_little() {
+    let mut scene = Scene::default();
+    for number in 0..200 {
+        scene.flight.sent(ms(number), &mut scene.blocks, number, 1_400, true);
+        scene.flight.keep(&mut scene.blocks, &[0; 1_400], 0);
+    }
+    scene.tell(230, &[0..=199]);
+    assert!(scene.flight.entries.capacity() <= RESTING_ENTRIES);
+    assert_eq!(scene.flight.copies.blocks(), 0);
+}
+
+#[test]
+fn nobody_answers_for_long_and_the_account_is_bounded() {
+    let mut scene = Scene::default();
+    scene.leave(0..ENTRIES_MAX as u64 + 100);
+    assert_eq!((scene.flight.entries.len(), scene.flight.first), (ENTRIES_MAX, 100));
+    assert_eq!(scene.flight.in_flight(), ENTRIES_MAX as u64 * 1_000);
+}
+
+#[test]
+fn the_rate_is_that_at_which_they_arrive_by_the_peers_clock() {
+    let mut scene = Scene::default();
+    scene.leave(0..100);
+    let rate = scene.tell(60, &[0..=10]).unwrap().rate.unwrap();
+    assert!(
+        (rate.bytes_per_second - 11_000.0 / 0.060).abs() < 1.0,
+        "by this end's clock: {rate:?}"
+    );
+    scene.leave(100..200);
+    // Those of the first ten left by then, eleven more of one a millisecond.
+    let rate = scene.tell(280, &[0..=120]).unwrap().rate.unwrap();
+    assert_eq!(rate.prior_delivered, 11_000);
+    assert!((rate.bytes_per_second - 500_000.0).abs() < 1.0, "{rate:?}");
+    assert!(!rate.is_limited);
+}
+
+#[test]
+fn a_pause_is_no_part_of_the_rate_and_what_follows_it_is_limited() {
+    let mut scene = Scene::default();
+    scene.leave(0..10);
+    scene.tell(60, &[0..=9]);
+    scene.flight.limited();
+    let leave = |scene: &mut Scene, numbers: std::ops::Range<u64>, from: u64| {
+        for number in numbers {
+            let at = ms(from + number);
+            scene.flight.sent(at, &mut scene.blocks, number, 1_000, true);
+        }
+    };
+    leave(&mut scene, 10..20, 5_000);
+    let rate = scene.tell(5_062, &[0..=12]).unwrap().rate.unwrap();
+    assert!(
+        (rate.bytes_per_second - 3_000.0 / 0.052).abs() < 1.0,
+        "since it began again: {rate:?}"
+    );
+    leave(&mut scene, 20..30, 5_050);
+    assert!(!scene.tell(5_130, &[0..=29]).unwrap().rate.unwrap().is_limited);
+    leave(&mut scene, 30..31, 5_100);
+    scene.flight.limited();
+    leave(&mut scene, 31..34, 5_100);
+    scene.tell(5_180, &[0..=30]);
+    leave(&mut scene, 34..36, 5_150);
+    let rate = scene.tell(5_254, &[0..=35]).unwrap().rate.unwrap();
+    assert!(rate.is_limited, "{rate:?}");
+}
+
+#[test]
+fn what_elicits_nothing_is_not_waited_for() {
+    let mut scene = Scene::default();
+    scene.leave(0..2);
+    for number in 2..1_000 {
+        scene.flight.sent(ms(number), &mut scene.blocks, number, 1_000, false);
+    }
+    assert_eq!(scene.flight.in_flight(), 2_000);
+    scene.tell(1_100, &[500..=999, 0..=1]);
+    assert_eq!(scene.flight.in_flight(), 0);
+    scene.flight.sent(ms(1_200), &mut scene.blocks, 1_000, 80, false);
+    scene.flight.sent(ms(1_200), &mut scene.blocks, 1_001, 1_000, true);
+    assert_eq!(scene.flight.in_flight(), 1_000);
+}
+
+/// If the peer's machine or this one is busy, reports come late, and a missing datagram may still
+/// be reported.
+#[test]
+fn where_hosts_are_late_more_time_passes_until_something_counts_as_lost() {
+    let due = |late| {
+        let mut scene = Scene::default();
+        scene.leave(0..3);
+        scene.tell(22, &[1..=2]).unwrap();
+        scene.late_due(late).unwrap()
+    };
+    let quiet = due(Duration::ZERO);
+    let late = due(Duration::from_millis(11));
+    assert!(late >= quiet + Duration::from_millis(9), "{quiet:?} {late:?}");
+}

@@ -1,0 +1,224 @@
+//! The epochs of one session.
+//!
+//! There is one that it sends under, perhaps the one before it, still received for a while, and on
+//! the responder those that a handshake made and nobody used yet: a handshake replaces nothing
+//! until a datagram under its keys arrives.
+//!
+//! Decides which of them is sent under, which are received under and when one is forgotten, and
+//! what waits in one for the end of another. Knows nothing of handshakes.
+
+use super::epoch::{Epoch, REKEY_TIME_WITHOUT_INDICES};
+use super::index::{EpochId, IndexTable};
+use crate::path::PathId;
+use crate::time::{Duration, Instant};
+
+/// Unused epochs of answered handshakes for each peer: as many as the candidates that a client
+/// races. It uses the first one that is answered.
+pub const PENDING_MAX: usize = 16;
+/// How long the epoch before the current one is still received.
+pub(crate) const PREVIOUS_TIME: Duration = Duration::from_secs(15);
+/// How long an answered handshake may stay unused.
+pub(crate) const PENDING_TIME: Duration = Duration::from_secs(15);
+
+// The keys before are forgotten long before there are others again.
+const _: () = assert!(REKEY_TIME_WITHOUT_INDICES.as_secs() >= 2 * PREVIOUS_TIME.as_secs());
+
+/// The epochs of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Epochs {
+    pub(crate) current: Option<Epoch>,
+    previous: Option<Previous>,
+    pending: Vec<Epoch>,
+}
+
+/// The epoch before the current one: what left under its keys is told of and repaired under them.
+#[derive(Debug)]
+struct Previous {
+    epoch: Epoch,
+    /// When it is forgotten.
+    due: Instant,
+    /// Whether the peer has said something under its keys since there are others: it has them
+    /// still. One that was restarted has not, and what leaves under them is for nothing.
+    is_heard: bool,
+    /// Whether something was sent under them to find out.
+    is_tried: bool,
+}
+
+/// Which of the epochs a datagram belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    Current,
+    Previous,
+    Pending,
+}
+
+impl Epochs {
+    pub(crate) fn find(&mut self, id: EpochId) -> Option<(&mut Epoch, Standing)> {
+        if let Some(epoch) = self.current.as_mut().filter(|epoch| epoch.id == id) {
+            return Some((epoch, Standing::Current));
+        }
+        if let Some(previous) = self.previous.as_mut().filter(|it| it.epoch.id == id) {
+            return Some((&mut previous.epoch, Standing::Previous));
+        }
+        let pending = self.pending.iter_mut().find(|epoch| epoch.id == id)?;
+        Some((pending, Standing::Pending))
+    }
+
+    /// A handshake was answered: its epoch waits for its first datagram.
+    pub(crate) fn add_pending(&mut self, epoch: Epoch, table: &mut IndexTable) {
+        if self.pending.len() >= PENDING_MAX {
+            table.revoke(self.pending.remove(0).own_indices());
+        }
+        self.pending.push(epoch);
+    }
+
+    /// The pending epoch `id` was used: it becomes the current one. Those answered before it are
+    /// forgotten with it: the peer has given them up.
+    pub(crate) fn confirm(&mut self, now: Instant, id: EpochId, table: &mut IndexTable) {
+        let Some(place) = self.pending.iter().position(|epoch| epoch.id == id) else { return };
+        let mut rest = self.pending.split_off(place);
+        let epoch = rest.remove(0);
+        for older in std::mem::replace(&mut self.pending, rest) {
+            table.revoke(older.own_indices());
+        }
+        self.install(now, epoch, table);
+    }
+
+    /// Sends under `epoch` from now on.
+    pub(crate) fn install(&mut self, now: Instant, epoch: Epoch, table: &mut IndexTable) {
+        if let Some(oldest) = self.previous.take() {
+            table.revoke(oldest.epoch.own_indices());
+        }
+        self.previous = self.current.replace(epoch).map(|epoch| {
+            let due = now + PREVIOUS_TIME;
+            Previous { epoch, due, is_heard: false, is_tried: false }
+        });
+    }
+
+    /// When an epoch falls due to be forgotten.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let pending = self.pending.iter().map(|epoch| epoch.since + PENDING_TIME);
+        pending.chain(self.previous.as_ref().map(|previous| previous.due)).min()
+    }
+
+    /// Forgets what is due.
+    pub(crate) fn expire(&mut self, now: Instant, table: &mut IndexTable) {
+        if let Some(old) = self.previous.take_if(|previous| previous.due <= now) {
+            table.revoke(old.epoch.own_indices());
+        }
+        self.pending.retain(|epoch| {
+            let keep = epoch.since + PENDING_TIME > now;
+            if !keep {
+                table.revoke(epoch.own_indices());
+            }
+            keep
+        });
+    }
+
+    /// The epoch before the current one.
+    pub(crate) fn previous(&self) -> Option<&Epoch> {
+        self.previous.as_ref().map(|previous| &previous.epoch)
+    }
+
+    /// Something came under the keys of the epoch `id`. Returns whether it is the one before the
+    /// current one, and the first time since there is that.
+    pub(crate) fn hear(&mut self, id: EpochId) -> bool {
+        let previous = self.previous.as_mut().filter(|previous| previous.epoch.id == id);
+        previous.is_some_and(|previous| !std::mem::replace(&mut previous.is_heard, true))
+    }
+
+    /// Whether what was lost under the keys of the epoch `id` may leave under them again; `None`
+    /// when they are gone. Under earlier keys that the peer may not have any more one may, to find
+    /// that out.
+    pub(crate) fn may_repair(&mut self, id: EpochId) -> Option<bool> {
+        if self.current.as_ref().is_some_and(|epoch| epoch.id == id) {
+            return Some(true);
+        }
+        let previous = self.previous.as_mut().filter(|previous| previous.epoch.id == id)?;
+        Some(previous.is_heard || !std::mem::replace(&mut previous.is_tried, true))
+    }
+
+    /// By which name the peer knows the epoch before the current one, and how many packets of
+    /// `bucket` have their place in its sequence, if any have.
+    pub(crate) fn ended(&self, bucket: u8) -> Option<(u16, u16)> {
+        let previous = self.previous()?;
+        let taken = previous.numbers.taken(bucket);
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
+        let end = taken as u16;
+        (taken != 0).then_some((previous.names.0, end))
+    }
+
+    /// The sequence of `bucket` under the keys of `id` begins where that of the epoch that the peer
+    /// calls `name` has `end` numbers: it waits until all of them have gone on.
+    pub(crate) fn follow(&mut self, id: EpochId, bucket: u8, name: u16, end: u16) {
+        if let (Some(previous), Some(current)) = (&self.previous, &mut self.current)
+            && current.id == id
+            && previous.epoch.names.1 == name
+            && !previous.epoch.reorder.has_reached(bucket, end)
+        {
+            current.reorder.follow(bucket, end);
+        }
+    }
+
+    /// Lets go on in the current epoch what waits for nothing in the one before. Returns the
+    /// current one's name, if there are both.
+    pub(crate) fn go_on(&mut self) -> Option<EpochId> {
+        let (previous, current) = (&self.previous.as_ref()?.epoch, self.current.as_mut()?);
+        current.reorder.go_on(|bucket, end| previous.reorder.has_reached(bucket, end));
+        Some(current.id)
+    }
+
+    /// What left by `path` under the keys before the current ones left before something that has
+    /// arrived under these.
+    pub(crate) fn overtake(&mut self, path: PathId) {
+        let lanes = self.previous.iter_mut().flat_map(|previous| &mut previous.epoch.tx);
+        lanes.filter(|lane| lane.path == path).for_each(|lane| lane.flight.overtaken());
+    }
+
+    /// Nothing more will come under the keys before the current ones: nothing waits for that, under
+    /// these or those. Returns the epoch that stands so and may go on, if there are both.
+    pub(crate) fn end_previous(&mut self, standing: Standing) -> Option<EpochId> {
+        let (previous, current) = (&mut self.previous.as_mut()?.epoch, self.current.as_mut()?);
+        if standing == Standing::Previous {
+            previous.reorder.give_up();
+            return Some(previous.id);
+        }
+        current.reorder.go_on(|_, _| true);
+        Some(current.id)
+    }
+
+    /// Bytes on their way by `path`, under whatever keys.
+    pub(crate) fn in_flight(&self, path: PathId) -> u64 {
+        let lanes = self.all_receiving().flat_map(|epoch| &epoch.tx);
+        lanes.filter(|lane| lane.path == path).map(|lane| lane.flight.in_flight()).sum()
+    }
+
+    /// The epoch that stands so, if a gap in one of its sequences is to be given up.
+    pub(crate) fn gap_due(&self, now: Instant, standing: Standing) -> Option<EpochId> {
+        let epoch = match standing {
+            Standing::Current => self.current.as_ref(),
+            Standing::Previous => self.previous(),
+            Standing::Pending => None,
+        };
+        let due = |epoch: &&Epoch| epoch.reorder.due().is_some_and(|due| due <= now);
+        epoch.filter(due).map(|epoch| epoch.id)
+    }
+
+    /// Every epoch that still receives.
+    pub(crate) fn receiving(&mut self) -> impl Iterator<Item = &mut Epoch> {
+        self.current.iter_mut().chain(self.previous.iter_mut().map(|previous| &mut previous.epoch))
+    }
+
+    /// The same, to look at.
+    pub(crate) fn all_receiving(&self) -> impl Iterator<Item = &Epoch> {
+        self.current.iter().chain(self.previous())
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self, table: &mut IndexTable) {
+        let Self { current, previous, pending } = std::mem::take(self);
+        for epoch in current.into_iter().chain(previous.map(|it| it.epoch)).chain(pending) {
+            table.revoke(epoch.own_indices());
+        }
+    }
+}

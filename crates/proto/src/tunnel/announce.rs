@@ -1,0 +1,115 @@
+//! The gateway moves and says so: ahead of the move on every session, or afterwards from where it
+//! is. Its clients follow (docs/spec/wire.md, section 6).
+//!
+//! Make before break: the path in use carries until the one to the new address has answered, so a
+//! move that is announced ahead loses nothing. Knows nothing of why a gateway moves or which of its
+//! addresses work: the shell says the one, challenges the other.
+
+use std::net::SocketAddr;
+
+use super::connector::Candidate;
+use super::{Context, Event, Side, Tunnel};
+use crate::id::Transport;
+use crate::outbox::Route;
+use crate::path::{Health, Path};
+use crate::wire::control::{ADDRESSES_MAX, Control};
+
+/// Where a gateway says that it is reached.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Announced {
+    /// One more with every change.
+    version: u32,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Announced {
+    /// Changes what is said. Beyond [`ADDRESSES_MAX`] the last are left out.
+    pub(crate) fn set(&mut self, mut addresses: Vec<SocketAddr>) {
+        addresses.truncate(ADDRESSES_MAX);
+        if self.addresses != addresses {
+            self.addresses = addresses;
+            self.version = self.version.wrapping_add(1);
+        }
+    }
+}
+
+impl Tunnel {
+    /// Gateway: tells the client where this node is reached, if it was not told yet. One such
+    /// message is under way at a time: to whom cannot be reached, only the last word is worth
+    /// telling.
+    pub(crate) fn announce(&mut self, cx: &mut Context<'_>) {
+        let due = self.announced != cx.announced.version && !self.control.announces();
+        if !self.at_gateway() || self.epochs.current.is_none() || !due {
+            return;
+        }
+        if self.control.push(cx.now, &Control::Addresses(cx.announced.addresses.clone())) {
+            self.announced = cx.announced.version;
+            self.send_control(cx);
+        }
+    }
+
+    /// Gateway: tells it in any case, because it may be another process that listens now.
+    pub(crate) fn announce_anew(&mut self, cx: &mut Context<'_>) {
+        self.announced = 0;
+        self.announce(cx);
+    }
+
+    /// Client: the gateway is reached at these from now on.
+    pub(crate) fn take_addresses(&mut self, cx: &mut Context<'_>, addresses: Vec<SocketAddr>) {
+        let Side::Client(connector) = &mut self.side else { return };
+        if connector.announced != addresses {
+            connector.announced.clone_from(&addresses);
+            cx.tell(Event::Announced { peer: self.key, addresses });
+        }
+        self.note_home();
+        self.follow(cx);
+        self.leave_retired(cx);
+        self.begin_turns();
+        self.stand_by(cx);
+    }
+
+    /// Client: goes to where the gateway wants to be reached, unless it is there.
+    fn follow(&mut self, cx: &mut Context<'_>) {
+        let Some(target) = self.target() else { return };
+        let to_it = |path: &&Path| {
+            path.route.remote == target.remote
+                && path.link == Some(target.link)
+                && path.route.local == Some(target.local)
+                && path.health != Health::Gone
+                && path.transport() == Transport::Udp
+        };
+        let there = self.paths.iter().find(to_it).map(|path| (path.id, path.is_able()));
+        match there {
+            Some((id, true)) => self.activate(cx, id),
+            // It has not answered yet, or not of late: when it does, data goes by it.
+            Some((id, false)) => self.ask(cx, id),
+            None => {
+                if let Some(id) = self.open_path(cx, target) {
+                    self.ask(cx, id);
+                }
+            }
+        }
+    }
+
+    /// Client: the way that the gateway asks for, by the link in use; `None` if that is in use.
+    fn target(&self) -> Option<Candidate> {
+        let Side::Client(connector) = &self.side else { return None };
+        let path = self.paths.active().filter(|path| path.transport() == Transport::Udp)?;
+        let Route { local, remote, .. } = path.route;
+        let wanted = connector.announced_for(remote)?;
+        let candidate = Candidate { link: path.link?, local: local?, remote: wanted, stream: None };
+        (wanted != remote).then_some(candidate)
+    }
+
+    /// Client: a path to an address that the gateway has left for good is of no more use.
+    fn leave_retired(&mut self, cx: &mut Context<'_>) {
+        let Side::Client(connector) = &self.side else { return };
+        let active = self.paths.active_id();
+        let known: Vec<_> = connector.remotes().collect();
+        let retired = |path: &&Path| Some(path.id) != active && !known.contains(&path.route.remote);
+        let retired: Vec<_> = self.paths.iter().filter(retired).map(|path| path.id).collect();
+        for id in retired {
+            self.remove_path(cx, id);
+        }
+    }
+}

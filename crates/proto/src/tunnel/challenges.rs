@@ -1,0 +1,297 @@
+//! What path challenges and their answers change: addresses are claimed and proven, paths are
+//! taken into use and replaced (docs/spec/wire.md, section 6).
+//!
+//! The rules of a move: an unproven address gets copies only, within three times what came from
+//! it; the last proven path keeps the originals until the challenge succeeds or it is known dead.
+//! When a lane's source address changes, the old address is challenged too: if it still answers,
+//! the change was forged. A change counts only from the highest number seen.
+
+use super::probing::FLIGHT_SIZE;
+use super::{Context, Side, Tunnel};
+use crate::error::DropReason;
+use crate::id::{LinkId, PathSerial};
+use crate::outbox::Route;
+use crate::path::probe::Answer;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::session::epochs::Standing;
+use crate::session::index::Lead;
+use crate::wire::frame::{Challenge, Frame, Response};
+
+/// Addresses that may be claimed at once; each takes an index.
+const CLAIMS_MAX: usize = 2;
+
+impl Tunnel {
+    /// The path that a datagram came by; a new one if it came from a new address.
+    pub(crate) fn locate(
+        &mut self,
+        cx: &mut Context<'_>,
+        lead: Lead,
+        route: Route,
+        newest: bool,
+        fresh: bool,
+    ) -> Option<PathId> {
+        let (epoch, standing) = self.epochs.find(lead.epoch)?;
+        let origin = epoch.origin;
+        // The answer to the handshake went there, and only the peer could have read it.
+        let answered = fresh && origin.socket == route.socket && origin.remote == route.remote;
+        let latest = standing == Standing::Current && !epoch.has_newer_lane(lead.serial);
+        let shared = epoch.shares_path(lead.serial);
+        let lane = epoch.rx.get_mut(&lead.serial)?;
+        if let Some(path) = self.paths.by_route_mut(&route) {
+            let names_path = lane.path.is_none() || (newest && path.is_proven());
+            if names_path && lane.path != Some(path.id) {
+                lane.path = Some(path.id);
+                self.reach_changed = true;
+            }
+            if newest && latest && matches!(self.side, Side::Gateway { .. }) {
+                path.speaks_again();
+            }
+            if answered {
+                path.trust = Trust::Proven;
+            }
+            let (id, proven) = (path.id, path.is_proven());
+            if fresh && proven {
+                self.paths.activate(id);
+                self.reach_changed = true;
+            }
+            return Some(id);
+        }
+        if !newest && lane.path.is_some() {
+            return None;
+        }
+        if let Side::Client(connector) = &self.side
+            && !connector.has_socket(route.socket)
+        {
+            return None; // received in one batch with what ended its socket
+        }
+        // Two lanes of one epoch are two paths of the peer's. Where both seemed to come by one, it
+        // was somebody else's doing: this lane goes its own way and replaces nothing.
+        let instead_of = lane.path.filter(|&id| self.paths.get(id).is_some() && !shared);
+        if !answered && self.paths.claims() >= CLAIMS_MAX {
+            return None;
+        }
+        let trust = if answered {
+            Trust::Proven
+        } else {
+            Trust::Claimed { received: 0, sent: 0, instead_of }
+        };
+        let id = self.paths.next_id();
+        if instead_of.is_none() {
+            lane.path = Some(id);
+            self.reach_changed = true;
+        }
+        let link = self.link_of(&route);
+        self.add_path(cx, Path::new(id, route, link, cx.now, trust));
+        if answered {
+            self.paths.activate(id);
+        }
+        self.reach_changed |= answered;
+        Some(id)
+    }
+
+    /// Challenges what is claimed: the new address, and the old one that it would replace.
+    pub(crate) fn prove_claims(&mut self, cx: &mut Context<'_>) {
+        let claims: Vec<_> = self
+            .paths
+            .iter()
+            .filter(|path| path.probes.asking_since().is_none())
+            .filter_map(|path| match path.trust {
+                Trust::Claimed { instead_of, .. } => Some((path.id, instead_of)),
+                Trust::Proven | Trust::Chosen => None,
+            })
+            .collect();
+        for (claimed, instead_of) in claims {
+            if !self.can_challenge(claimed) {
+                self.meet(cx, claimed);
+            }
+            for id in [Some(claimed), instead_of].into_iter().flatten() {
+                self.ask(cx, id);
+            }
+        }
+    }
+
+    /// Whether an index is left for a path: guesses at where the gateway is may have taken all.
+    fn can_challenge(&self, id: PathId) -> bool {
+        let path = self.paths.get(id);
+        let at = self.epochs.current.as_ref().zip(path);
+        at.is_some_and(|(epoch, path)| epoch.has_lane_for(path))
+    }
+
+    /// Answers a challenge, to the address that it came from and nowhere else.
+    pub(crate) fn take_challenge(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Option<PathId>,
+        route: Route,
+        len: usize,
+        challenge: Challenge,
+    ) -> Result<(), DropReason> {
+        let Some(id) = path else { return Err(DropReason::NoRoute) };
+        let response = Response { token: challenge.token, observed: route.remote };
+        self.send_frame(cx, id, &Frame::Response(response), len.min(FLIGHT_SIZE))
+    }
+
+    /// The peer wants to be reached by `id` from now on.
+    ///
+    /// What it says of its other paths holds for those that it had when it said so, and a challenge
+    /// may be late: paths that it has taken since (their lanes have higher serials) are as they
+    /// were. And it speaks of the lane that it sends by: if somebody else's address is claimed for
+    /// that lane, the path that was there before is the one that it means.
+    pub(crate) fn prefer(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Option<PathId>,
+        abandon_others: bool,
+    ) {
+        let Some(id) = path else { return };
+        if let Some(path) = self.paths.get_mut(id) {
+            path.speaks_again();
+        }
+        let meant = match self.paths.get(id).map(|path| path.trust) {
+            Some(Trust::Claimed { instead_of: Some(before), .. }) => [id, before],
+            Some(_) | None => [id, id],
+        };
+        let serial = |id: PathId| self.epochs.current.as_ref().and_then(|e| e.rx_serial(id));
+        let said_by = meant.into_iter().filter_map(serial).max();
+        let others: Vec<_> = self
+            .paths
+            .iter()
+            .filter(|path| !meant.contains(&path.id) && serial(path.id) <= said_by)
+            .map(|path| path.id)
+            .collect();
+        for path in self.paths.iter_mut() {
+            path.preferred_by_peer = path.id == id;
+            if abandon_others && others.contains(&path.id) {
+                path.health = Health::Gone;
+            }
+        }
+        let carries = |path: &Path| path.is_proven() && path.health != Health::Gone;
+        if self.paths.get(id).is_some_and(carries) {
+            self.activate(cx, id);
+        }
+    }
+
+    /// Takes the answer to a challenge.
+    pub(crate) fn take_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Option<PathId>,
+        route: Route,
+        response: Response,
+    ) {
+        let Some(id) = path else { return };
+        if self.answers_nat_test(cx, id, response.token) {
+            return;
+        }
+        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(answer) = path.probes.answered(cx.now, response.token, route.remote) else {
+            return;
+        };
+        let (id, before) = (path.id, path.trust);
+        if let Side::Client(connector) = &mut self.side {
+            connector.note_answer(path.link, path.route.local);
+        }
+        let was_silent = matches!(path.health, Health::Silent { .. });
+        path.proved(cx.now, answer);
+        if matches!(self.side, Side::Gateway { .. }) {
+            path.speaks_again();
+        }
+        self.reach_changed = true;
+        path.natted = path.route.local.is_some_and(|local| local != response.observed.ip());
+        if self.paths.active_id() == Some(id)
+            && let Side::Client(connector) = &mut self.side
+        {
+            connector.last_words.heard(answer.asked_at);
+        }
+        let is_spare = before == Trust::Chosen && self.paths.active_id() != Some(id);
+        if is_spare || (was_silent && self.is_shared(Some(id))) {
+            self.lose_flight(cx, id, answer.asked_at);
+        }
+        self.forgive(id);
+        self.repeat_share(cx, id, answer.asked_at);
+        self.drop_forged(cx, id, answer);
+        if let Trust::Claimed { instead_of: Some(old), .. } = before {
+            self.replace_path(cx, old, id);
+        }
+        let Some(path) = self.paths.get(id) else { return };
+        let (preferred, good) = (path.preferred_by_peer, path.health == Health::Good);
+        let settled = path.mtu.is_settled();
+        let is_active_able = self.paths.active().is_some_and(Path::is_able);
+        if preferred || (good && (self.plan().is_better(id) || !is_active_able)) {
+            self.activate(cx, id);
+        } else if before == Trust::Chosen && self.paths.active_id() == Some(id) {
+            self.tell_moved(cx, id);
+        }
+        // A path that was only asked in small is not to carry anything yet.
+        let carries = self.paths.active_id() == Some(id) || answer.size >= FLIGHT_SIZE;
+        if carries && !settled {
+            self.search_mtu(cx, id);
+        }
+        self.observed_by_gateway(id, response.observed);
+        self.ask_nat(cx, id);
+        self.control.hurry(cx.now);
+        self.send_control(cx);
+        self.carries_anew = true;
+    }
+
+    /// An address that still answers, after another was claimed in its place, was never left.
+    fn drop_forged(&mut self, cx: &mut Context<'_>, id: PathId, answer: Answer) {
+        let forged = |path: &&Path| match path.trust {
+            Trust::Claimed { instead_of, .. } => {
+                instead_of == Some(id) && answer.asked_at >= path.since
+            }
+            Trust::Proven | Trust::Chosen => false,
+        };
+        let forged: Vec<_> = self.paths.iter().filter(forged).map(|path| path.id).collect();
+        for id in forged {
+            self.remove_path(cx, id);
+        }
+    }
+
+    /// The path `new` is `old` with another address: its lanes go over to it.
+    fn replace_path(&mut self, cx: &mut Context<'_>, old: PathId, new: PathId) {
+        for epoch in self.epochs.receiving() {
+            for lane in epoch.rx.values_mut().filter(|lane| lane.path == Some(old)) {
+                lane.path = Some(new);
+            }
+        }
+        let was_active = self.paths.active_id() == Some(old);
+        let preferred = self.paths.get(old).is_some_and(|path| path.preferred_by_peer);
+        let before = self.paths.get_mut(old).map(|path| {
+            path.health = Health::Gone;
+            (path.route.remote.ip(), path.congestion.take())
+        });
+        if let Some(path) = self.paths.get_mut(new) {
+            path.preferred_by_peer |= preferred;
+            if let Some((ip, Some(controller))) = before {
+                path.set_shared(cx.now, true);
+                self.replaced_at = Some(cx.now);
+                // Another port is a NAT's doing: the way is the same (RFC 9000, 9.4).
+                if ip == path.route.remote.ip() {
+                    path.congestion = Some(controller);
+                }
+            }
+        }
+        if was_active {
+            self.activate(cx, new);
+        }
+        self.remove_path(cx, old);
+    }
+
+    fn link_of(&self, route: &Route) -> Option<LinkId> {
+        self.paths.iter().find(|path| path.route.socket == route.socket).and_then(|path| path.link)
+    }
+
+    /// Gateway: what is sealed with `serial` arrives no more, says the client, by another path.
+    pub(crate) fn take_farewell(&mut self, by: Option<PathId>, serial: PathSerial) {
+        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.at_gateway()) else {
+            return;
+        };
+        let lane = epoch.tx.iter().find(|lane| lane.seal.serial == serial);
+        if let Some(id) = lane.map(|lane| lane.path).filter(|&id| Some(id) != by)
+            && let Some(path) = self.paths.get_mut(id)
+        {
+            path.health = Health::Gone;
+        }
+    }
+}

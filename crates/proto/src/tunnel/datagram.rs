@@ -1,0 +1,278 @@
+//! Out: from an inner packet to a numbered datagram in the outbox. And the one place where a
+//! datagram of a session is made, whatever it carries.
+
+use super::{Context, Tunnel};
+use crate::error::{CloseCode, DropReason};
+use crate::flow::clamp;
+use crate::outbox::Draft;
+use crate::pack::fragment;
+use crate::path::{Path, PathId};
+use crate::session::epoch::Epoch;
+use crate::session::index::EpochId;
+use crate::session::space::TxSpace;
+use crate::time::{Duration, Instant};
+use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
+use crate::wire::frame;
+use crate::wire::frame::{Frame, Framing};
+use crate::wire::inner::InnerPacket;
+use crate::{flow, pack};
+
+/// A path that was ready for so long before it got something had too little to carry.
+const IDLE: Duration = Duration::from_millis(1);
+
+/// What a datagram carries, as far as its path's bookkeeping goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Load {
+    /// Nothing that the peer owes feedback for.
+    Quiet,
+    /// Feedback, and nothing else.
+    Report,
+    /// Frames that elicit feedback.
+    Eliciting,
+    /// An inner packet or a piece of one, of which no copy is kept.
+    Unkept,
+    /// One inner packet, kept until the peer tells of it, but for so many bytes at its end: those
+    /// are kept with its connection.
+    Packet { elsewhere: usize },
+    /// The same where another path gets a copy, which serves if this one dies.
+    Doubled { elsewhere: usize },
+    /// One that left at first at this moment, and that paths lost so often since.
+    Repair { first_at: Instant, attempts: u8 },
+}
+
+impl Load {
+    pub(crate) const fn of(eliciting: bool) -> Self {
+        if eliciting { Self::Eliciting } else { Self::Quiet }
+    }
+
+    /// Whether the peer owes feedback for it.
+    const fn elicits(self) -> bool {
+        match self {
+            Self::Quiet | Self::Report => false,
+            Self::Eliciting
+            | Self::Unkept
+            | Self::Packet { .. }
+            | Self::Doubled { .. }
+            | Self::Repair { .. } => true,
+        }
+    }
+}
+
+impl Tunnel {
+    /// A number by which copies of `packet` are recognised.
+    pub(crate) fn number_once(&mut self, packet: &InnerPacket<'_>) -> Option<Framing> {
+        let bucket = flow::bucket(flow::hash(&packet.headers));
+        Some(self.epochs.current.as_mut()?.numbers.once(bucket))
+    }
+
+    /// One inner packet by one path: whole, or in pieces when the path is too small for it.
+    pub(crate) fn send_packet(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: PathId,
+        load: Load,
+        framing: Framing,
+        packet: &InnerPacket<'_>,
+    ) -> Result<(), DropReason> {
+        let room = self.paths.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
+        if packet.len() + framing.overhead() <= room {
+            let clamped = clamp::place(packet);
+            let least =
+                clamped.and_then(|_| self.plan().least_room()).map_or(room, |it| it.min(room));
+            return self.send_on(cx, path, load, |draft| {
+                let at = pack::push(draft, framing, packet.pieces);
+                if let Some(tcp) = clamped {
+                    // The smallest framing that a full segment may need.
+                    let packet_max = least - frame::NUMBERED_OVERHEAD;
+                    clamp::clamp(&mut draft.written()[at..], tcp, packet_max);
+                }
+            });
+        }
+        let epoch = self.epochs.current.as_ref().ok_or(DropReason::NoRoute)?.id;
+        self.send_split(cx, epoch, path, &pack::frame(framing, packet.pieces))
+    }
+
+    /// One packet frame that is too large for its path, in pieces. They are not kept: paths whose
+    /// MTU is known split hardly anything.
+    pub(crate) fn send_split(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        path: PathId,
+        whole: &[u8],
+    ) -> Result<(), DropReason> {
+        let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
+        let room = carrier.mtu.datagram() - OVERHEAD - frame::FRAGMENT_OVERHEAD;
+        let count = fragment::pieces(whole.len(), room).count();
+        if !carrier.allows(whole.len() + count * (OVERHEAD + frame::FRAGMENT_OVERHEAD)) {
+            return Err(DropReason::Amplification); // a piece without the others is worth nothing
+        }
+        carrier.split += 1;
+        let (found, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
+        let packet_id = found.next_fragment();
+        for (index, range) in fragment::pieces(whole.len(), room) {
+            self.send_under(cx, epoch, path, Load::Unkept, |draft| {
+                frame::emit_fragment_header(draft.frames(), packet_id, index);
+                draft.frames().extend_from_slice(&whole[range]);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sends one frame, padded to a datagram of `size` bytes.
+    pub(crate) fn send_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: PathId,
+        frame: &Frame<'_>,
+        size: usize,
+    ) -> Result<(), DropReason> {
+        self.send_on(cx, path, Load::of(frame.elicits_feedback()), |draft| {
+            frame.emit(draft.frames());
+            let padding = size.saturating_sub(draft.len());
+            frame::emit_padding(draft.frames(), padding);
+        })
+    }
+
+    /// Makes one datagram: frames by `fill`, lane and number, bookkeeping of the path.
+    pub(crate) fn send_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: PathId,
+        load: Load,
+        fill: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), DropReason> {
+        let epoch = self.epochs.current.as_ref().ok_or(DropReason::NoRoute)?.id;
+        self.send_under(cx, epoch, path, load, fill)
+    }
+
+    /// The same under the keys of `epoch`: the current ones or those before.
+    pub(crate) fn send_under(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        path: PathId,
+        load: Load,
+        fill: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), DropReason> {
+        let (epoch, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
+        let path = self.paths.get_to_send(path).ok_or(DropReason::NoRoute)?;
+        let len = seal_into(cx, epoch, path, load, fill)?;
+        if let Some(controller) = &path.congestion {
+            let way = self.sharing.iter_mut().find(|way| way.path == path.id);
+            if let Some(way) = way {
+                way.left(controller.next_at(), len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
+    /// them, by the path that answered last.
+    pub(crate) fn send_control(&mut self, cx: &mut Context<'_>) {
+        let Some(path) = self.paths.active_id().or_else(|| self.plan().best_proven(None)) else {
+            return;
+        };
+        let (Some(epoch), Some(path)) = (self.epochs.current.as_mut(), self.paths.get_mut(path))
+        else {
+            return;
+        };
+        let ack = epoch.control.take_ack();
+        let room = BASE_DATAGRAM - OVERHEAD - frame::CONTROL_OVERHEAD - frame::CONTROL_ACK_LEN;
+        let mut frames = Vec::new();
+        if let Some(ack) = ack {
+            Frame::ControlAck(ack).emit(&mut frames);
+        }
+        let mut eliciting = false;
+        let timeout = path.rtt.timeout();
+        loop {
+            let left = room.saturating_sub(frames.len());
+            match self.control.take_due(cx.now, timeout, left) {
+                Some((number, body)) => {
+                    Frame::Control { number, body }.emit(&mut frames);
+                    eliciting = true;
+                }
+                None if frames.is_empty() => return,
+                None => {
+                    let fill = |draft: &mut Draft<'_>| draft.frames().extend_from_slice(&frames);
+                    if let Err(reason) = seal_into(cx, epoch, path, Load::of(eliciting), fill) {
+                        cx.drops.count(reason);
+                        if ack.is_some() {
+                            epoch.control.restore_ack();
+                        }
+                        return;
+                    }
+                    frames.clear();
+                }
+            }
+        }
+    }
+
+    /// Says goodbye by every path, once: a lost goodbye is found out by silence.
+    pub(crate) fn say_close(&mut self, cx: &mut Context<'_>, code: CloseCode) {
+        let paths: Vec<_> = self.paths.iter().map(|path| path.id).collect();
+        for path in paths {
+            let _ = self.send_frame(cx, path, &Frame::Close(code), 0);
+        }
+    }
+}
+
+/// Numbers one datagram of `epoch` for `path` and leaves it in the outbox, which seals it later.
+/// Returns its length in bytes.
+pub(crate) fn seal_into(
+    cx: &mut Context<'_>,
+    epoch: &mut Epoch,
+    path: &mut Path,
+    load: Load,
+    fill: impl FnOnce(&mut Draft<'_>),
+) -> Result<usize, DropReason> {
+    if !path.allows(1) {
+        return Err(DropReason::Amplification); // before an index is spent on it
+    }
+    if !epoch.has_lane_for(path) {
+        return Err(DropReason::NoRoute);
+    }
+    let profile = epoch.profile;
+    let lane = epoch.lane(path).ok_or(DropReason::NoRoute)?;
+    let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;
+    fill(&mut draft);
+    let len = draft.len();
+    if !path.allows(len) {
+        return Err(DropReason::Amplification);
+    }
+    note_idle(cx.now, path, lane);
+    let number = lane.take_number(cx.now, cx.memory.blocks(), len, load.elicits());
+    match load {
+        Load::Quiet | Load::Report | Load::Eliciting => {}
+        Load::Unkept => lane.flight.carries_data(),
+        Load::Packet { elsewhere } => {
+            lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
+        }
+        Load::Doubled { elsewhere } => {
+            lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
+            lane.flight.doubled();
+        }
+        Load::Repair { first_at, attempts } => {
+            lane.flight.keep(cx.memory.blocks(), draft.written(), 0);
+            lane.flight.repeated(first_at, attempts);
+        }
+    }
+    draft.finish(path.route, &lane.seal, profile, number);
+    path.sent(cx.now, len);
+    if load == Load::Report {
+        path.reported(len);
+    }
+    Ok(len)
+}
+
+/// Something leaves, be it data or not: where the path could have carried something before, and
+/// there was nothing, its rate says nothing of what it carries.
+fn note_idle(now: Instant, path: &mut Path, lane: &mut TxSpace) {
+    if let Some(controller) = &mut path.congestion
+        && !path.was_wanted
+        && controller.next_at() + IDLE + controller.turns_late() < now
+    {
+        lane.flight.limited();
+        controller.limited(lane.flight.in_flight());
+    }
+}

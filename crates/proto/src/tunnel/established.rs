@@ -1,0 +1,230 @@
+//! The answers to a client's handshakes: new keys are taken into use, or the gateway refuses.
+
+use super::connect::ANSWER_TIME;
+use super::connector::Attempt;
+use super::{Context, Event, Side, Tunnel};
+use crate::crypto::{EpochKeys, Status, Welcome};
+use crate::error::{CloseCode, DropReason};
+use crate::id::LinkId;
+use crate::outbox::Route;
+use crate::path::probe::Probes;
+use crate::path::{Path, PathId, Trust};
+use crate::session::epoch::{Agreed, Epoch};
+use crate::session::index::EpochId;
+use crate::time::{Duration, Instant};
+use crate::wire::handshake::ResponsePart;
+
+/// What a gateway answered to an attempt.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    attempt: Attempt,
+    welcome: Welcome,
+    /// `None` if it refused.
+    pub(crate) keys: Option<EpochKeys>,
+}
+
+/// New keys, and what they were agreed on by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Installed {
+    /// The path by which the answer came.
+    pub(crate) path: PathId,
+    /// Whether there was no session before.
+    pub(crate) first: bool,
+    /// Time from the first handshake message to the answer.
+    pub(crate) took: Duration,
+}
+
+impl Tunnel {
+    /// Takes a part of the response to an attempt. Returns the responses that it completes, of
+    /// which at most one is the gateway's.
+    pub(crate) fn take_response_part(
+        &mut self,
+        epoch: EpochId,
+        part: ResponsePart<'_>,
+    ) -> Result<Vec<Vec<u8>>, DropReason> {
+        let Side::Client(connector) = &mut self.side else {
+            return Err(DropReason::BadHandshake);
+        };
+        let attempt = connector.attempt(epoch).ok_or(DropReason::BadHandshake)?;
+        Ok(attempt.parts.take(part))
+    }
+
+    /// Takes the answer to an attempt. `None` if it comes to nothing, because the path in use is
+    /// heard again.
+    pub(crate) fn take_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        bytes: &[u8],
+    ) -> Result<Option<Answer>, DropReason> {
+        let Side::Client(connector) = &mut self.side else {
+            return Err(DropReason::BadHandshake);
+        };
+        let round = connector.round.as_mut().ok_or(DropReason::BadHandshake)?;
+        let place = round.attempts.iter().position(|attempt| attempt.epoch == epoch);
+        let place = place.ok_or(DropReason::BadHandshake)?;
+        let attempt = round.attempts.get_mut(place).ok_or(DropReason::BadHandshake)?;
+        if cx.now.saturating_since(attempt.sent_at) >= ANSWER_TIME {
+            return Err(DropReason::BadHandshake);
+        }
+        let (welcome, keys) = attempt.initiator.finish(bytes)?;
+        let Some(attempt) = round.attempts.remove(place) else { return Ok(None) };
+        // The path in use is heard again, and data goes there: that is not lost for a session that
+        // is not needed, unless the path turns out not to answer.
+        let returns = self.plan().return_due().is_some_and(|due| cx.now < due);
+        if keys.is_some() && returns && !self.needs_keys(cx.now) {
+            cx.indices.revoke(attempt.indices);
+            return Ok(None);
+        }
+        Ok(Some(Answer { attempt, welcome, keys }))
+    }
+
+    /// The gateway accepted: the new keys are used at once.
+    pub(crate) fn install(
+        &mut self,
+        cx: &mut Context<'_>,
+        answer: Answer,
+        keys: EpochKeys,
+    ) -> Option<Installed> {
+        let Answer { attempt, welcome, .. } = answer;
+        let Side::Client(connector) = &mut self.side else { return None };
+        let started = connector.round.as_ref().map_or(attempt.sent_at, |round| round.started);
+        connector.stop(cx.indices);
+        connector.token = None;
+        connector.refused = None;
+        connector.lost = None;
+        connector.heeded = None;
+        let (route, epoch) = (attempt.route, attempt.epoch);
+        let agreed = Agreed {
+            id: epoch,
+            keys,
+            initiator: true,
+            origin: route,
+            ours: attempt.indices,
+            theirs: welcome.indices.to_vec(),
+        };
+        self.epochs.install(cx.now, Epoch::new(cx.now, agreed), cx.indices);
+        let first = self.established.is_none();
+        self.established.get_or_insert(cx.now);
+        self.heard_at = cx.now;
+        let path = self.path_of_answer(cx, route, attempt.candidate.link, attempt.sent_at);
+        if let Some(path) = self.paths.get_mut(path) {
+            path.natted = route.local.is_some_and(|local| local != welcome.observed.ip());
+        }
+        self.forget_gone(cx);
+        Some(Installed { path, first, took: cx.now.saturating_since(started) })
+    }
+
+    /// The new keys were introduced: paths are what they should be under them.
+    pub(crate) fn settle_in(&mut self, cx: &mut Context<'_>, path: PathId) {
+        self.confirm(cx, path);
+        self.close_unused_sockets(cx);
+        self.take_better(cx);
+        self.stand_by(cx);
+        self.repeat_shares(cx);
+        self.carries_anew = true;
+    }
+
+    /// The path by which the answer came: it carries, and the gateway is there.
+    fn path_of_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        route: Route,
+        link: LinkId,
+        sent_at: Instant,
+    ) -> PathId {
+        let id = match self.paths.by_route(&route) {
+            Some(path) => path.id,
+            None => {
+                let id = self.paths.next_id();
+                self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Proven));
+                self.replace_twins(cx, id);
+                id
+            }
+        };
+        if let Side::Client(connector) = &mut self.side {
+            connector.note_answer(Some(link), route.local);
+        }
+        // One that was only begun, as after a move, may lead nowhere; this one was just answered.
+        let is_active_able = self.paths.active().is_some_and(Path::is_able);
+        if let Some(path) = self.paths.get_mut(id) {
+            path.trust = Trust::Proven;
+            path.speaks_again();
+            path.answers(cx.now);
+            path.heard_at = Some(cx.now);
+            path.probes.stop();
+            path.rtt.sample(cx.now.saturating_since(sent_at), Duration::ZERO);
+        }
+        if !is_active_able {
+            self.paths.activate(id);
+        }
+        id
+    }
+
+    /// The answer came by a socket of its own: what was there between the same two addresses does
+    /// not carry, or it would have been asked by it. Where a path was asked that was there already,
+    /// this says nothing of others between these two: they may be meant to carry beside it.
+    fn replace_twins(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(new) = self.paths.get(id) else { return };
+        let place =
+            |path: &Path| (path.link, path.route.local, path.route.remote, path.transport());
+        let same = |path: &&Path| path.id != id && place(path) == place(new);
+        let twins: Vec<_> = self.paths.iter().filter(same).map(|path| path.id).collect();
+        for twin in twins {
+            self.remove_path(cx, twin);
+        }
+    }
+
+    /// Shows the gateway that the keys arrived, and probes the path's MTU while at it. What
+    /// confirms is small: it must arrive even where large datagrams do not.
+    fn confirm(&mut self, cx: &mut Context<'_>, id: PathId) {
+        self.ask(cx, id);
+        self.search_mtu(cx, id);
+        self.insist(cx, id);
+        self.send_control(cx);
+    }
+
+    /// The gateway takes the path `answered` for the one in use from now on. If data goes by
+    /// another that carries, it is told so under the new keys, whatever was asked before.
+    fn insist(&mut self, cx: &mut Context<'_>, answered: PathId) {
+        if let Some(id) = self.paths.active_id().filter(|&id| id != answered)
+            && let Some(path) = self.paths.get_mut(id)
+        {
+            path.probes = Probes::default();
+            self.ask(cx, id);
+        }
+    }
+
+    /// The gateway refused. Some refusals pass with time, others need a person: then the session is
+    /// over, with this code.
+    pub(crate) fn be_refused(&mut self, cx: &mut Context<'_>, answer: Answer) -> Option<CloseCode> {
+        let status = answer.welcome.status;
+        cx.indices.revoke(answer.attempt.indices);
+        let Side::Client(connector) = &mut self.side else { return None };
+        connector.refused = Some(status);
+        match status {
+            Status::StaleCounter { highest } => {
+                connector.counter = connector.counter.max(highest.saturating_add(1));
+                if let Some(round) = &mut connector.round {
+                    round.next = cx.now;
+                }
+                self.attempt_due(cx);
+                None
+            }
+            Status::Accepted | Status::Busy | Status::Other(_) => None,
+            Status::NotEnrolled
+            | Status::TokenUsed
+            | Status::TokenExpired
+            | Status::TokenUnknown
+            | Status::Revoked
+            | Status::Unsupported => {
+                // A gateway that refuses has no session for us: to go on asking by the old one
+                // would ask again at every round trip.
+                connector.stop(cx.indices);
+                cx.tell(Event::Refused { peer: self.key, status });
+                let is_revoked = status == Status::Revoked;
+                Some(if is_revoked { CloseCode::Revoked } else { CloseCode::Requested })
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Arrivals and feedback: a path that a datagram came by works, reports are sent and taken, and an
+//! arrival replenishes the session indices.
+
+use std::collections::VecDeque;
+
+use super::datagram::Load;
+use super::{Context, Tunnel};
+use crate::id::PathSerial;
+use crate::outbox::Draft;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::recovery::flight::KeptFrame;
+use crate::session::epochs::Standing;
+use crate::session::index::EpochId;
+use crate::time::{Duration, Instant};
+use crate::wire::control::Control;
+use crate::wire::data::BASE_DATAGRAM;
+use crate::wire::frame::{Feedback, Frame};
+
+/// What feedback told of a path.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) path: PathId,
+    /// Something that left lately has arrived.
+    pub(crate) follows: bool,
+    /// The path does worse than before, and its link is not to be trusted for a while.
+    pub(crate) declines: bool,
+    /// Packets that are to leave again.
+    pub(crate) lost: VecDeque<KeptFrame>,
+}
+
+impl Tunnel {
+    /// When feedback must be sent about what arrived.
+    pub(crate) fn feedback_due(&self) -> Option<Instant> {
+        let owed = self.epochs.all_receiving().flat_map(|epoch| epoch.rx.values());
+        owed.filter_map(|space| space.owed.due()).min().filter(|_| self.can_send())
+    }
+
+    /// When a control frame must be sent, or sent again.
+    pub(crate) fn control_due(&self) -> Option<Instant> {
+        self.control.due().filter(|_| self.can_send())
+    }
+
+    /// Whether there is a way to send control frames now.
+    pub(crate) fn can_send(&self) -> bool {
+        self.paths.active_id().is_some() || self.plan().best_proven(None).is_some()
+    }
+
+    /// Sends the feedback that is due. Each report leaves by the path that it is about, under the
+    /// keys of the datagrams that it reports.
+    pub(crate) fn report_due(&mut self, cx: &mut Context<'_>) {
+        let fallback = self.paths.active_id().or_else(|| self.plan().best_proven(None));
+        let mut reports = Vec::new();
+        for epoch in self.epochs.receiving() {
+            for lane in epoch.rx.values_mut() {
+                if lane.owed.due().is_some_and(|due| due <= cx.now)
+                    && let Some(report) = lane.owed.report(cx.now, lane.serial, &lane.window)
+                {
+                    reports.push((epoch.id, lane.path, report, lane.owed.takes_decline()));
+                }
+            }
+        }
+        for (epoch, path, report, declines) in reports {
+            let usable =
+                |id: &PathId| self.paths.get(*id).is_some_and(|p| p.health != Health::Gone);
+            let own = path.filter(usable);
+            let Some(path) = own.or(fallback) else { continue };
+            let fill = |draft: &mut Draft<'_>| Frame::Feedback(report).emit(draft.frames());
+            if let Err(reason) = self.send_under(cx, epoch, path, Load::Report, fill) {
+                cx.drops.count(reason);
+            }
+            if let Some(own) = own.filter(|_| declines) {
+                self.distrust(cx, own);
+            }
+        }
+    }
+
+    /// Sends the probes of the largest datagram that are due.
+    pub(crate) fn search_mtus_due(&mut self, cx: &mut Context<'_>) {
+        let due = |path: &&Path| path.mtu_due.is_some_and(|due| due <= cx.now);
+        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            if let Some(path) = self.paths.get_mut(id) {
+                path.mtu_due = None;
+            }
+            self.search_mtu(cx, id);
+        }
+    }
+
+    /// Notes that the path of an authentic datagram works in this direction. Returns whether it was
+    /// known to work in both.
+    pub(crate) fn note_arrival(
+        &mut self,
+        cx: &Context<'_>,
+        path: Option<PathId>,
+        came_at: Instant,
+        len: usize,
+    ) -> bool {
+        let Some(path) = path.and_then(|id| self.paths.get_mut(id)) else { return false };
+        path.note_return(cx.now);
+        path.heard(cx.now, came_at, len);
+        if matches!(path.health, Health::Silent { .. }) {
+            // The peer gets through: perhaps this end does again.
+            path.probes.start(cx.now, &path.rtt.clone());
+            path.probes.hurry(cx.now);
+        }
+        path.health == Health::Good && path.trust == Trust::Proven
+    }
+
+    /// The peer tells what arrived under the keys of `epoch`, in a datagram that came at `came_at`;
+    /// `late` is how late this host's turns usually are. `None` if the feedback is about nothing
+    /// that is known.
+    pub(crate) fn take_feedback(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        came_at: Instant,
+        feedback: &Feedback,
+        late: Duration,
+    ) -> Option<Told> {
+        let in_flight = self.in_flight(epoch, feedback.serial);
+        let is_alone = self.paths.iter().filter(|path| path.has_share()).nth(1).is_none();
+        let (epoch, _) = self.epochs.find(epoch)?;
+        let lane = epoch.tx.iter_mut().find(|lane| lane.seal.serial == feedback.serial)?;
+        let path = self.paths.get_mut(lane.path)?;
+        let blocks = cx.memory.blocks();
+        let mut lost = VecDeque::new();
+        let repaired = path.congestion.is_some().then_some(&mut lost);
+        let before = lane.flight.in_flight();
+        path.note_lateness(cx.now, came_at, feedback);
+        let news = lane.flight.acknowledged(came_at, blocks, feedback, &mut path.rtt, repaired);
+        if let Some(news) = &news {
+            let elsewhere = in_flight.saturating_sub(before);
+            path.heed_session(late, is_alone);
+            path.delivered(cx.now, feedback, news, elsewhere + lane.flight.in_flight());
+        }
+        let follows = news.is_some_and(|news| news.sent_at.is_some());
+        let large = lane.flight.large();
+        if news.is_some() {
+            path.mtu.confirm_by_data(cx.now, large.largest_arrived());
+        }
+        if large.takes_shrunk() {
+            path.doubt_mtu(cx.now);
+        }
+        let declines = lane.flight.takes_decline();
+        if news.is_some()
+            && matches!(path.health, Health::Silent { .. })
+            && path.trust == Trust::Proven
+        {
+            path.answers(cx.now);
+            path.probes.stop();
+        }
+        // A repeated search costs up to 15 large datagrams. Small packets and the session's own
+        // frames gain nothing by it, and an idle session must stay silent.
+        let is_worth_it = |delivered| !path.mtu.is_settled() || delivered >= BASE_DATAGRAM as u64;
+        if news.is_some_and(|news| is_worth_it(news.delivered))
+            && path.mtu_due.is_none()
+            && path.mtu.wants_probe(cx.now)
+        {
+            path.mtu_due = Some(cx.now);
+        }
+        Some(Told { path: path.id, follows, declines, lost })
+    }
+
+    /// Bytes on their way, under whatever keys, by the path of a lane.
+    fn in_flight(&mut self, epoch: EpochId, serial: PathSerial) -> u64 {
+        let Some((epoch, _)) = self.epochs.find(epoch) else { return 0 };
+        let lane = epoch.tx.iter().find(|lane| lane.seal.serial == serial);
+        lane.map(|lane| lane.path).map_or(0, |path| self.epochs.in_flight(path))
+    }
+
+    /// A datagram came under the keys of `epoch`: the peer gets session indices for those that it
+    /// has used up, and is told which control frames have arrived.
+    pub(crate) fn replenish(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
+        let Some((epoch, Standing::Current)) = self.epochs.find(epoch) else { return };
+        let replenished = epoch.replenish(cx.rng, cx.indices, self.slot, self.paths.active_id());
+        let owes_ack = epoch.control.owes_ack();
+        if let Some((first, indices)) = replenished {
+            self.control.push(cx.now, &Control::Indices { first, indices });
+            self.hand_out_restart_tokens(cx, first);
+        }
+        if owes_ack {
+            self.send_control(cx);
+        }
+    }
+}

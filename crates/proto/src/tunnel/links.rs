@@ -1,0 +1,300 @@
+//! A client's links: data goes by the first that carries, in the order that the shell gives.
+//!
+//! A path by each of the others is proven ahead (`standby`), so that leaving a link that still
+//! carries loses nothing, and being left by one costs a round trip. Knows nothing of why the shell
+//! finds one link better than another; what a link did itself is remembered in `trust`.
+
+use std::net::SocketAddr;
+
+use super::connect::PAUSE_FIRST;
+use super::connector::{Round, STREAMS_MAX};
+use super::plan::is_fresh;
+use super::trust::Distrust;
+use super::{Context, Link, Side, StreamTo, Tunnel};
+use crate::id::{SocketId, Transport};
+use crate::path::probe::Probes;
+use crate::path::{Health, Path, PathId};
+
+impl Tunnel {
+    /// Client: the usable links are these now. Paths whose link or address went are gone; with
+    /// the active one gone the session moves at once.
+    pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
+        let Side::Client(connector) = &mut self.side else { return };
+        if !connector.links.iter().map(|link| link.id).eq(links.iter().map(|link| link.id)) {
+            // The shell's newest word on its links counts more than what they did before.
+            connector.distrusted.iter_mut().for_each(Distrust::forgive);
+        }
+        connector.set_links(links);
+        if let Some(epoch) = &mut self.epochs.current {
+            let has = |link: &Link, id, local| link.id == id && link.addresses.contains(&local);
+            epoch.leave_networks(|id, local| links.iter().any(|link| has(link, id, local)));
+        }
+        let still = |path: &&Path| {
+            let local = path.route.local;
+            links.iter().any(|link| {
+                Some(link.id) == path.link
+                    && local.is_none_or(|local| link.addresses.contains(&local))
+            })
+        };
+        let gone: Vec<_> = self.paths.iter().filter(|p| !still(p)).map(|p| p.id).collect();
+        let shared_was_lost = gone.iter().any(|id| self.is_shared(Some(*id)));
+        for id in gone {
+            self.lose_path(cx, id);
+        }
+        for path in self.paths.iter_mut() {
+            if matches!(path.health, Health::Silent { .. }) {
+                path.probes.hurry(cx.now);
+            }
+        }
+        if self.epochs.current.is_none() {
+            self.reconnect(cx);
+        } else if self.paths.active().is_none_or(|path| path.health == Health::Gone) {
+            let was_on_stream = self.paths.is_on_stream();
+            self.migrate(cx);
+            if was_on_stream {
+                // UDP did not work a moment ago, and perhaps does not from here.
+                self.reconnect(cx);
+            }
+        } else {
+            if shared_was_lost {
+                self.say_last_words(cx);
+            }
+            self.send_probes_due(cx);
+            let works = |path: &Path| path.health == Health::Good;
+            if !self.paths.active().is_some_and(works) {
+                self.try_elsewhere(cx);
+            }
+        }
+        self.begin_turns();
+        self.take_better(cx);
+        self.stand_by(cx);
+        self.forget_gone(cx);
+        self.ask_new_links(cx);
+    }
+
+    /// Client: no path works, and some link was not yet asked because no index was left for a path.
+    /// Asks it with a handshake, which needs no index.
+    fn ask_new_links(&mut self, cx: &mut Context<'_>) {
+        let Side::Client(connector) = &self.side else { return };
+        let carries = self.paths.active().is_some_and(Path::is_able);
+        let was_asked = |link| {
+            let mut by_it = connector.candidates().filter(|way| way.link == link);
+            by_it.any(|way| connector.was_asked(&way))
+        };
+        if !carries && connector.candidates().any(|way| !was_asked(way.link)) {
+            self.reconnect(cx);
+        }
+    }
+
+    /// Client: takes the best candidate that is not in use already, proven path or new address.
+    pub(crate) fn migrate(&mut self, cx: &mut Context<'_>) {
+        if let Some(id) = self.plan().best_proven(self.paths.active_id()) {
+            let fresh = self.paths.get(id).is_some_and(|path| is_fresh(cx.now, path));
+            self.activate(cx, id);
+            if !fresh {
+                // A NAT may have forgotten it: the gateway needs a budget to answer with data.
+                self.pad_first_flight(cx, id);
+            }
+            return;
+        }
+        if let Some(id) = self.open_next_path(cx) {
+            self.paths.activate(id);
+            self.send_first_flight(cx, id);
+            self.carries_anew = true;
+        } else {
+            // No index is left, or every way was tried: a handshake takes one of its own.
+            self.connect(cx);
+        }
+    }
+
+    /// Client: data goes to a better path, if there is one: at once if it was heard of lately, else
+    /// when it has answered. The one in use carries until then.
+    pub(crate) fn take_better(&mut self, cx: &mut Context<'_>) {
+        let is_good = |path: &&Path| path.health == Health::Good;
+        let better = self.plan().best_proven(None).filter(|&id| self.plan().is_better(id));
+        if self.at_gateway() || self.paths.active().is_none_or(|path| !is_good(&path)) {
+            return;
+        }
+        let Some(path) = better.and_then(|id| self.paths.get(id)) else { return };
+        if is_fresh(cx.now, path) {
+            self.activate(cx, path.id);
+        } else {
+            self.ask(cx, path.id);
+        }
+    }
+
+    /// Client: the path `id`, in use, does badly. If another link carries, data goes there, and
+    /// comes back after a while.
+    pub(crate) fn distrust(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(path) = self.paths.get(id).filter(|_| self.paths.active_id() == Some(id)) else {
+            return;
+        };
+        let other = self.plan().best_proven(Some(id)).and_then(|id| self.paths.get(id));
+        let elsewhere = other
+            .is_some_and(|other| other.link != path.link && other.transport() <= path.transport());
+        if let Some(link) = path.link.filter(|_| elsewhere)
+            && let Side::Client(connector) = &mut self.side
+        {
+            connector.distrust(cx.now, link);
+            self.take_better(cx);
+        }
+    }
+
+    /// Links whose time is over may carry again.
+    pub(crate) fn trust_again(&mut self, cx: &mut Context<'_>) {
+        if let Side::Client(connector) = &mut self.side
+            && connector.trust_again(cx.now)
+        {
+            self.take_better(cx);
+            self.stand_by(cx);
+        }
+    }
+
+    /// A socket of this node has failed: the paths by it are gone, and attempts by it will not be
+    /// answered.
+    pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        let by_it = self.paths.iter().filter(|path| path.route.socket == socket);
+        let lost: Vec<_> = by_it.map(|path| path.id).collect();
+        let beside =
+            self.paths.iter().filter(|path| lost.contains(&path.id) && self.plan().is_spare(path));
+        let beside: Vec<_> = beside
+            .filter_map(|path| Some((path.link?, path.route.local?.is_ipv4())))
+            .filter(|_| socket.transport() == Transport::Stream)
+            .collect();
+        for &id in &lost {
+            self.lose_path(cx, id);
+        }
+        if let Side::Client(connector) = &mut self.side {
+            connector.forget_socket(cx.now, socket, cx.indices);
+        }
+        if !lost.is_empty() && self.paths.active().is_none_or(|path| path.health == Health::Gone) {
+            self.migrate(cx);
+        }
+        if socket.transport() == Transport::Stream {
+            // What a UDP socket could not do may pass; a stream does not come back.
+            lost.iter().for_each(|&id| self.remove_path(cx, id));
+        }
+        // Nor does one that was to be ready: another way by that link is.
+        if let (Side::Client(connector), false) = (&mut self.side, beside.is_empty()) {
+            beside.into_iter().for_each(|of| connector.next_turn(of));
+            self.stand_by(cx);
+        }
+        self.forget_gone(cx);
+    }
+
+    /// Gateway: its listening sockets can send from these addresses now. Paths from others are
+    /// gone but for their remote end: the kernel chooses the source, and the client is told by a
+    /// challenge from there. Where the one in use leads to the same host, a spare one is let go.
+    pub(crate) fn locals_changed(&mut self, cx: &mut Context<'_>, locals: &[std::net::IpAddr]) {
+        if !self.at_gateway() {
+            return;
+        }
+        let mut moved = Vec::new();
+        for path in self.paths.iter_mut() {
+            if path.route.local.is_some_and(|local| !locals.contains(&local)) {
+                path.route.local = None;
+                moved.push(path.id);
+            }
+        }
+        let host = |path: &Path| path.route.remote.ip();
+        let (active, there) = (self.paths.active_id(), self.paths.active().map(host));
+        for id in moved {
+            let spare = Some(id) != active && self.paths.get(id).map(host) == there;
+            if spare {
+                self.remove_path(cx, id);
+            } else {
+                self.ask(cx, id);
+            }
+        }
+    }
+
+    /// The active path is silent: every other proven path is asked, and by a client every
+    /// candidate that has none. The first to answer takes over, be it the silent one: a single
+    /// datagram lost moves nothing.
+    pub(crate) fn try_elsewhere(&mut self, cx: &mut Context<'_>) {
+        let active = self.paths.active_id();
+        let spare = self.paths.iter().filter(|path| path.is_able()).map(|path| path.id);
+        let spare: Vec<_> = spare.filter(|&id| Some(id) != active).collect();
+        for id in spare {
+            self.ask(cx, id);
+        }
+        while self.paths.has_room()
+            && let Some(id) = self.open_next_path(cx)
+        {
+            self.ask(cx, id);
+        }
+    }
+
+    /// Client: a path beside the one in use is gone that carried a share. The gateway hears of it
+    /// by that one, and not by the silence that follows.
+    pub(crate) fn say_last_words(&mut self, cx: &mut Context<'_>) {
+        let active = self.paths.active_id().and_then(|id| self.paths.get_mut(id));
+        if let Some(path) = active.filter(|path| path.health == Health::Good) {
+            // At once, and again until it is answered, whatever was asked before.
+            path.probes = Probes::default();
+            let id = path.id;
+            self.ask(cx, id);
+        }
+    }
+
+    /// Replaces the gateway's addresses.
+    pub(crate) fn set_remotes(&mut self, cx: &mut Context<'_>, remotes: Vec<SocketAddr>) {
+        if let Side::Client(connector) = &mut self.side
+            && connector.remotes != remotes
+        {
+            connector.remotes = remotes;
+            self.note_home();
+            self.begin_turns();
+            self.stand_by(cx);
+            self.try_new_ways(cx);
+        }
+    }
+
+    /// Replaces the streams by which the gateway may be reached, `alone` or beside UDP.
+    pub(crate) fn set_streams(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: Vec<StreamTo>,
+        alone: bool,
+    ) {
+        if let Side::Client(connector) = &mut self.side
+            && (&connector.streams, connector.streams_alone) != (&streams, alone)
+        {
+            (connector.streams, connector.streams_alone) = (streams, alone);
+            self.try_new_ways(cx);
+            self.follow_by_stream(cx);
+        }
+    }
+
+    /// Data goes by a stream to where the gateway is not reached any more: it is asked by the new
+    /// ones at once, and the old one carries until it has answered.
+    fn follow_by_stream(&mut self, cx: &mut Context<'_>) {
+        let Side::Client(connector) = &mut self.side else { return };
+        let stale = self.paths.active().is_some_and(|path| {
+            let to = path.route.remote;
+            path.transport() == Transport::Stream
+                && connector.streams.iter().all(|s| s.remote != to)
+        });
+        if !stale || connector.is_trying() || !connector.wanted {
+            return;
+        }
+        let queue = connector.stream_candidates().take(STREAMS_MAX).collect();
+        // Beyond the first pause, whose round asks by the path in use only.
+        connector.round = Some(Round::new(cx.now, PAUSE_FIRST * 2, queue));
+        self.attempt_due(cx);
+    }
+
+    /// There are new ways to the gateway: whoever waits for one tries them at once.
+    fn try_new_ways(&mut self, cx: &mut Context<'_>) {
+        if self.paths.active().is_some_and(|path| path.health == Health::Good) {
+            return;
+        }
+        if self.epochs.current.is_some() {
+            self.try_elsewhere(cx);
+        }
+        let Side::Client(connector) = &self.side else { return };
+        if self.epochs.current.is_none() || connector.is_trying() {
+            self.reconnect(cx);
+        }
+    }
+}

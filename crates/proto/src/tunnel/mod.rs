@@ -1,0 +1,296 @@
+//! The tunnel to a peer: its keys, its paths, and the numbered datagrams that leave by them. It
+//! finds, proves, keeps and leaves paths. The content of the datagrams comes from above.
+//!
+//! A file calls files of the groups below its own; `cargo xtask tidy` rejects circles:
+//! - `established` (answers to handshakes), `challenges` (claims and proofs of addresses);
+//! - `silence` (paths that owe an answer), `feedback` (about what arrived);
+//! - `links` (the shell's links, sockets and addresses), `announce` (the gateway's addresses),
+//!   `restart`, `rest` (long idle sessions), `sharing` (paths that carry together), `retransmit`;
+//! - `connect` (a client's handshakes), `keepalive` (NAT timeouts), `standby` (make before break);
+//! - `moving` (paths come into use and go), then `probing` (challenges, MTU), then `datagram`
+//!   (numbers, frames, control);
+//! - state, and queries on it: `paths`, `connector` (handshakes), `lost` (queue of lost packets),
+//!   `last_words` (last feedback of paths that are gone), `listening` (a client that only
+//!   receives), `trust` (links that did badly), `plan` (how good each path is, and when it is
+//!   asked), `spread` (which paths are kept), `unanswered` (links that never answered), `status`;
+//!   and `context`.
+
+use crate::crypto::Status;
+use crate::id::{PeerKey, SessionIndex};
+use crate::multipath::snapshot::PathSnapshot;
+use crate::outbox::Route;
+use crate::path::PathId;
+use crate::session::control::ControlSender;
+use crate::session::epochs::Epochs;
+use crate::session::index::{EpochId, Slot};
+use crate::time::Instant;
+use crate::wire::control::Lease;
+use connector::Connector;
+use last_words::LastWords;
+use lost::Lost;
+use paths::Paths;
+use plan::PathPlan;
+use restart::Proof;
+use zeroize::Zeroizing;
+
+pub(crate) mod announce;
+mod challenges;
+pub(crate) mod connect;
+pub(crate) mod connector;
+mod context;
+pub(crate) mod datagram;
+pub(crate) mod established;
+mod feedback;
+pub(crate) mod keepalive;
+pub(crate) mod last_words;
+mod links;
+pub(crate) mod listening;
+pub(crate) mod lost;
+mod moving;
+pub mod paths;
+pub(crate) mod plan;
+pub(crate) mod probing;
+pub(crate) mod rest;
+pub(crate) mod restart;
+pub(crate) mod retransmit;
+mod sharing;
+mod silence;
+mod spread;
+pub(crate) mod standby;
+mod status;
+pub(crate) mod trust;
+pub(crate) mod unanswered;
+
+pub use connector::STREAMS_MAX;
+pub(crate) use context::Context;
+pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
+pub use status::{PathStatus, PeerState, PeerStatus};
+
+/// The keys and paths that lead to one peer.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    slot: Slot,
+    pub(crate) key: PeerKey,
+    psk: Option<Zeroizing<[u8; 32]>>,
+    pub(crate) side: Side,
+    pub(crate) epochs: Epochs,
+    next_epoch: u32,
+    pub(crate) established: Option<Instant>,
+    pub(crate) paths: Paths,
+    /// Snapshots of the paths with a share. `Bonding` builds them; `send_under` books in them each
+    /// datagram that leaves.
+    pub(crate) sharing: Vec<PathSnapshot>,
+    /// Packets that are to be sent again.
+    pub(crate) lost: Lost,
+    /// When a path replaced one that carried. `Bonding` lowers the queue's bound for a while.
+    pub(crate) replaced_at: Option<Instant>,
+    /// A path carries that did not before: see [`Self::take_carries_anew`].
+    carries_anew: bool,
+    /// Paths that were removed because they did not work: see [`Self::take_removed`].
+    removed: Vec<PathId>,
+    /// The path in use was challenged: see [`Self::take_asked`].
+    asks_active: bool,
+    pub(crate) control: ControlSender,
+    /// Gateway: the version of its addresses that the client was told in this epoch.
+    announced: u32,
+    /// Gateway: by which route and index the client is reached, as the shell was told.
+    reach: Option<(Route, SessionIndex)>,
+    /// Whether that may have changed.
+    reach_changed: bool,
+    /// Gateway: how often the client was called since its session was given up.
+    calls: rest::Calls,
+    /// Gateway: an answer that the client asked for, later.
+    echo: Option<keepalive::PendingEcho>,
+    heard_at: Instant,
+    /// When an inner packet last came or went.
+    pub(crate) used_at: Option<Instant>,
+    /// Which of these a client has followed by a question.
+    quiet_after: Option<Instant>,
+    pub(crate) state: PeerState,
+}
+
+/// What this node is to the peer.
+#[derive(Debug)]
+pub(crate) enum Side {
+    /// Its gateway: the peer asks, and is given this.
+    Gateway { lease: Lease },
+    /// Its client: this node asks.
+    Client(Box<Connector>),
+}
+
+impl Tunnel {
+    pub(crate) fn new(
+        now: Instant,
+        slot: Slot,
+        key: PeerKey,
+        psk: Option<Zeroizing<[u8; 32]>>,
+        side: Side,
+    ) -> Self {
+        Self {
+            slot,
+            key,
+            psk,
+            side,
+            epochs: Epochs::default(),
+            next_epoch: 0,
+            established: None,
+            paths: Paths::default(),
+            sharing: Vec::new(),
+            lost: Lost::default(),
+            replaced_at: None,
+            carries_anew: false,
+            removed: Vec::new(),
+            asks_active: false,
+            control: ControlSender::default(),
+            announced: 0,
+            reach: None,
+            reach_changed: false,
+            calls: rest::Calls::default(),
+            echo: None,
+            heard_at: now,
+            used_at: None,
+            quiet_after: None,
+            state: PeerState::Unestablished,
+        }
+    }
+
+    pub(crate) fn psk(&self) -> Option<&[u8; 32]> {
+        self.psk.as_deref()
+    }
+
+    /// What a client asks of.
+    pub(crate) fn connector(&self) -> Option<&Connector> {
+        match &self.side {
+            Side::Client(connector) => Some(connector),
+            Side::Gateway { .. } => None,
+        }
+    }
+
+    /// What follows from links and paths.
+    pub(crate) fn plan(&self) -> PathPlan<'_> {
+        PathPlan { connector: self.connector(), paths: &self.paths, used_at: self.used_at }
+    }
+
+    /// Whether this node is the gateway of the two.
+    pub(crate) const fn at_gateway(&self) -> bool {
+        matches!(self.side, Side::Gateway { .. })
+    }
+
+    /// A name for the epoch of a handshake that begins.
+    pub(crate) const fn next_epoch(&mut self) -> EpochId {
+        self.next_epoch += 1;
+        EpochId(self.next_epoch)
+    }
+
+    /// Forgets keys, paths and what was to be said.
+    pub(crate) fn forget(&mut self, cx: &mut Context<'_>) {
+        let proof = self.restart_proof();
+        if let Side::Client(connector) = &mut self.side {
+            connector.lost = proof.or(connector.lost);
+        }
+        self.epochs.clear(cx.indices);
+        self.paths = Paths::default();
+        self.sharing.clear();
+        self.replaced_at = None;
+        self.removed.clear();
+        self.asks_active = false;
+        self.lost = Lost::default();
+        self.control = ControlSender::default();
+        self.established = None;
+        self.echo = None;
+    }
+
+    /// The session has new keys. Numbers and names that were given under the old ones are void.
+    pub(crate) fn begin_epoch(&mut self) {
+        self.control = ControlSender::default();
+        self.calls = rest::Calls::default();
+        if let Side::Client(connector) = &mut self.side {
+            connector.last_words = LastWords::default();
+        }
+        self.note_home();
+    }
+
+    /// An authentic datagram came.
+    pub(crate) const fn hear(&mut self, now: Instant) {
+        self.heard_at = now;
+    }
+
+    /// Gateway: the client does not wait to be called any more.
+    pub(crate) const fn forget_reach(&mut self) {
+        self.reach = None;
+    }
+
+    /// Whether a path has begun to carry since the last call. Then waiting packets may leave.
+    pub(crate) const fn take_carries_anew(&mut self) -> bool {
+        std::mem::replace(&mut self.carries_anew, false)
+    }
+
+    /// The path in use, if it was challenged since the last call.
+    pub(crate) fn take_asked(&mut self) -> Option<PathId> {
+        let is_asked = std::mem::take(&mut self.asks_active);
+        self.paths.active_id().filter(|_| is_asked)
+    }
+
+    /// A path that was removed because it did not work. Each is returned once.
+    pub(crate) fn take_removed(&mut self) -> Option<PathId> {
+        self.removed.pop()
+    }
+
+    pub(crate) fn set_state(&mut self, cx: &mut Context<'_>, state: PeerState) {
+        if self.state != state {
+            self.state = state;
+            cx.tell(Event::State { peer: self.key, state });
+        }
+    }
+
+    /// The status of every path, those in use first.
+    pub(crate) fn path_statuses(&self) -> Vec<PathStatus> {
+        let mut paths: Vec<_> = self.paths.iter().map(|path| self.path_status(path)).collect();
+        paths.sort_by_key(|path| !path.in_use);
+        let active = self.paths.active_id();
+        debug_assert!(paths.iter().filter(|p| p.in_use).count() <= usize::from(active.is_some()));
+        paths
+    }
+
+    fn path_status(&self, path: &crate::path::Path) -> PathStatus {
+        let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);
+        let flight = lanes.filter(|lane| lane.path == path.id).map(|lane| &lane.flight).next();
+        PathStatus::of(
+            path,
+            self.paths.active_id() == Some(path.id),
+            flight.map(crate::recovery::flight::Flight::loss).unwrap_or_default(),
+            flight.and_then(crate::recovery::flight::Flight::unanswered_since),
+        )
+    }
+
+    /// Client: why the gateway refuses a session.
+    pub(crate) fn refused(&self) -> Option<Status> {
+        self.connector().and_then(|connector| connector.refused)
+    }
+
+    /// The inner addresses of the client of the two, and what goes with them.
+    pub(crate) fn lease(&self) -> Option<Lease> {
+        match &self.side {
+            Side::Gateway { lease } => Some(lease.clone()),
+            Side::Client(connector) => connector.lease.clone(),
+        }
+    }
+
+    /// Client: what would prove that the gateway lost the session, where its path in use leads.
+    pub(crate) fn restart_proof(&self) -> Option<Proof> {
+        Proof::of(self.epochs.current.as_ref()?, self.paths.active()?)
+    }
+
+    /// Client: where the gateway is sought first, for the indices that this may take.
+    fn note_home(&mut self) {
+        if let (Side::Client(connector), Some(epoch)) = (&self.side, &mut self.epochs.current) {
+            let first = |v4| connector.remotes().find(|at| at.is_ipv4() == v4);
+            epoch.home = [true, false].map(|v4| first(v4).map(|at| at.ip()));
+        }
+    }
+
+    /// Whether data is shared with this path.
+    pub(crate) fn is_shared(&self, path: Option<PathId>) -> bool {
+        path.and_then(|id| self.paths.get(id)).is_some_and(|path| path.congestion.is_some())
+    }
+}

@@ -1,0 +1,322 @@
+//! Paths come, are taken into use, and go. A client keeps those that `spread` names beside the one
+//! in use: make before break.
+
+use super::connector::{Candidate, OpenSocket};
+use super::standby::SPARES_MAX;
+use super::{Context, Event, Side, Tunnel};
+use crate::id::{SocketId, Transport};
+use crate::outbox::Route;
+use crate::path::probe::Probes;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::recovery::rtt::Rtt;
+use crate::time::Instant;
+use crate::wire::control::Control;
+
+impl Tunnel {
+    /// Data goes by `id` from now on.
+    pub(crate) fn activate(&mut self, cx: &mut Context<'_>, id: PathId) {
+        if self.paths.active_id() == Some(id) {
+            return;
+        }
+        self.distrust_silent(cx.now, id);
+        self.paths.activate(id);
+        self.reach_changed = true;
+        self.tell_moved(cx, id);
+        self.forget_gone(cx);
+        if !self.at_gateway() {
+            // Says "reach me here", and again until that is answered, whatever was asked before.
+            if let Some(path) = self.paths.get_mut(id) {
+                path.probes = Probes::default();
+                if let Side::Client(connector) = &mut self.side
+                    && path.is_proven()
+                    && path.transport() == Transport::Udp
+                {
+                    connector.followed_to = Some(path.route.remote);
+                }
+            }
+            self.ask(cx, id);
+            self.begin_turns();
+            self.stand_by(cx);
+        }
+        if self.paths.get_mut(id).is_some_and(|path| path.taken_up(cx.now)) {
+            self.search_mtu(cx, id);
+        }
+    }
+
+    pub(crate) fn tell_moved(&self, cx: &mut Context<'_>, id: PathId) {
+        if let Some(path) = self.paths.get(id) {
+            let took = cx.now.saturating_since(path.since);
+            cx.tell(Event::Moved { peer: self.key, remote: path.route.remote, took });
+        }
+    }
+
+    /// Whether a path leads by `socket`, or an attempt may be answered there.
+    pub(crate) fn uses(&self, socket: SocketId) -> bool {
+        let opened = match &self.side {
+            Side::Client(connector) => connector.has_socket(socket),
+            Side::Gateway { .. } => false,
+        };
+        opened || self.paths.uses(socket)
+    }
+
+    pub(crate) fn add_path(&mut self, cx: &mut Context<'_>, path: Path) {
+        if let Some(given_up) = self.paths.add(path) {
+            self.clean_up_after(cx, &given_up);
+        }
+    }
+
+    pub(crate) fn remove_path(&mut self, cx: &mut Context<'_>, id: PathId) {
+        if let Some(path) = self.paths.remove(id) {
+            self.clean_up_after(cx, &path);
+        }
+    }
+
+    fn clean_up_after(&mut self, cx: &mut Context<'_>, path: &Path) {
+        let id = path.id;
+        if path.health != Health::Good {
+            for epoch in self.epochs.receiving() {
+                for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
+                    self.lost.collect(cx, epoch.id, lane);
+                }
+            }
+        }
+        if let Some(epoch) = &mut self.epochs.current {
+            epoch.park(cx.memory.blocks(), path);
+        }
+        if self.paths.active_id().is_none()
+            && let Some(proven) = self.plan().best_proven(None)
+        {
+            self.activate(cx, proven);
+        }
+        if path.health != Health::Good {
+            self.removed.push(id);
+        }
+        self.close_unused_sockets(cx);
+    }
+
+    /// Client: removes paths that are gone, but for the active one while nothing took its place. A
+    /// gateway keeps them: the peer may turn out to be there after all.
+    pub(crate) fn forget_gone(&mut self, cx: &mut Context<'_>) {
+        if self.at_gateway() {
+            return;
+        }
+        let active = self.paths.active_id();
+        let gone = |path: &&Path| path.health == Health::Gone && Some(path.id) != active;
+        let gone: Vec<_> = self.paths.iter().filter(gone).map(|path| path.id).collect();
+        for id in gone {
+            self.remove_path(cx, id);
+        }
+    }
+
+    /// Client: a path by the best candidate that has none yet. `None` when there is no such
+    /// candidate or no index is left.
+    pub(crate) fn open_next_path(&mut self, cx: &mut Context<'_>) -> Option<PathId> {
+        let Side::Client(connector) = &self.side else { return None };
+        let usable =
+            |path: &&Path| path.health != Health::Gone && path.transport() == Transport::Udp;
+        let taken: Vec<_> = self
+            .paths
+            .iter()
+            .filter(usable)
+            .map(|p| (p.link, p.route.local, p.route.remote))
+            .collect();
+        let untried = connector.candidates().filter(|c| {
+            let open = taken.contains(&(Some(c.link), Some(c.local), c.remote));
+            !open && !connector.failed_lately(cx.now, *c)
+        });
+        let candidate = untried.min_by_key(|way| self.plan().precedence(cx.now, way))?;
+        self.open_path(cx, candidate)
+    }
+
+    /// Client: a path by `candidate`, which has not answered yet. `None` when no index is left.
+    pub(crate) fn open_path(
+        &mut self,
+        cx: &mut Context<'_>,
+        candidate: Candidate,
+    ) -> Option<PathId> {
+        let kept = self.plan().kept_from(cx.now, &candidate);
+        let Side::Client(connector) = &mut self.side else { return None };
+        let Candidate { link, local, remote, .. } = candidate;
+        if !self.epochs.current.as_ref()?.has_index_for(link, local, kept) {
+            return None;
+        }
+        connector.note_asked(cx.now, &candidate);
+        let socket = connector.open_socket(cx, candidate);
+        let route = Route { socket, local: Some(local), remote };
+        let id = self.paths.next_id();
+        let mut path = Path::new(id, route, Some(link), cx.now, Trust::Chosen);
+        if let Some(active) = self.paths.active() {
+            path.rtt = Rtt::assuming(&active.rtt);
+        }
+        self.add_path(cx, path);
+        Some(id)
+    }
+
+    /// The path `id` is gone. A client notes what arrived by it, before it says where it is.
+    pub(crate) fn lose_path(&mut self, cx: &Context<'_>, id: PathId) {
+        let path = self.paths.get_mut(id).filter(|path| path.health != Health::Gone);
+        let Some(path) = path else { return };
+        path.health = Health::Gone;
+        if let Side::Client(connector) = &mut self.side
+            && let Some(epoch) = &mut self.epochs.current
+        {
+            let lanes = epoch.rx.values_mut().filter(|lane| lane.path == Some(id));
+            let words =
+                lanes.filter_map(|lane| lane.owed.last_report(cx.now, lane.serial, &lane.window));
+            connector.last_words.add(cx.now, words);
+        }
+    }
+
+    /// Closes the sockets that neither a path nor an attempt uses.
+    pub(crate) fn close_unused_sockets(&mut self, cx: &mut Context<'_>) {
+        let Side::Client(connector) = &mut self.side else { return };
+        let mut kept = std::mem::take(&mut connector.sockets);
+        let lost = connector.lost.map(|lost| lost.route.socket);
+        kept.retain(|&OpenSocket { socket, .. }| {
+            let used = self.paths.uses(socket)
+                || connector.is_attempting_from(socket)
+                || lost == Some(socket);
+            if !used {
+                cx.tell(Event::CloseSocket { socket });
+            }
+            used
+        });
+        connector.sockets = kept;
+    }
+
+    /// Client: opens a path by every link that has none, so that it is proven before it is needed.
+    pub(crate) fn stand_by(&mut self, cx: &mut Context<'_>) {
+        let Side::Client(connector) = &mut self.side else { return };
+        (connector.mode, connector.spread) = (cx.config.mode, cx.config.spread);
+        let (wanted, is_crowded) = self.plan().spares(cx.now);
+        let Side::Client(connector) = &mut self.side else { return };
+        connector.is_crowded = is_crowded;
+        connector.spares.clone_from(&wanted);
+        self.mark_spares();
+        self.drop_overdue(cx); // what is not wanted any more was perhaps asked for long enough
+        if self.epochs.current.is_none() {
+            return;
+        }
+        self.open_spares(cx, &wanted);
+        self.tell_taken(cx);
+    }
+
+    fn open_spares(&mut self, cx: &mut Context<'_>, wanted: &[Candidate]) {
+        for (place, &candidate) in wanted.iter().enumerate() {
+            let Side::Client(connector) = &self.side else { return };
+            let before = wanted[..place].iter().filter(|way| **way == candidate).count();
+            if self.plan().spares_by(candidate) > before
+                || connector.failed_lately(cx.now, candidate)
+            {
+                continue;
+            }
+            if let Some(id) = self.plan().unanswered_beside(candidate) {
+                self.lead(cx, id, candidate);
+                self.mark_spares();
+            } else if self.has_room_for_spare(cx)
+                && let Some(id) = self.open_path(cx, candidate)
+            {
+                self.mark_spares();
+                self.ask(cx, id);
+            }
+        }
+    }
+
+    /// The path `id`, which nobody answered, leads there from now on: one more index for each
+    /// address would soon leave none.
+    pub(crate) fn lead(&mut self, cx: &mut Context<'_>, id: PathId, way: Candidate) {
+        let Some(path) = self.paths.get_mut(id) else { return };
+        path.route.remote = way.remote;
+        path.trust = Trust::Chosen;
+        path.health = Health::Good;
+        (path.since, path.heard_at) = (cx.now, None);
+        path.probes = Probes::default();
+        self.forgive(id);
+        self.ask(cx, id);
+    }
+
+    /// Whether there is room for one more, perhaps in place of one that nobody wants: best one that
+    /// leads nowhere, else the one that was not heard of for longest.
+    fn has_room_for_spare(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.paths.iter().count() < SPARES_MAX {
+            return true;
+        }
+        let active = self.paths.active_id();
+        let useless = |path: &&Path| Some(path.id) != active && !self.plan().is_spare(path);
+        let useless = self.paths.iter().filter(useless);
+        let useless =
+            useless.min_by_key(|path| (path.is_able(), path.heard_at)).map(|path| path.id);
+        if let Some(id) = useless {
+            self.remove_path(cx, id);
+        }
+        useless.is_some()
+    }
+
+    /// Finds out which paths are kept for the ways to prove ahead: of more than are wanted those
+    /// that carry.
+    pub(crate) fn mark_spares(&mut self) {
+        let Side::Client(connector) = &self.side else { return };
+        let mut wanted = connector.spares.clone();
+        let mut paths: Vec<&Path> =
+            self.paths.iter().filter(|path| self.plan().may_be_spare(path)).collect();
+        paths.sort_by_key(|path| (!path.is_able(), path.id));
+        let mut kept = Vec::new();
+        for path in paths {
+            let way = connector.candidate_of(path.link, &path.route);
+            if let Some(place) = wanted.iter().position(|wanted| Some(*wanted) == way) {
+                wanted.swap_remove(place);
+                kept.push(path.id);
+            }
+        }
+        if let Side::Client(connector) = &mut self.side {
+            connector.spare_paths = kept;
+        }
+    }
+
+    /// Client: if few of the gateway's indices are left, reports which are used. The gateway issues
+    /// new ones for paths that it receives packets on, and it receives none from a dead link.
+    pub(crate) fn tell_taken(&mut self, cx: &Context<'_>) {
+        if !matches!(self.side, Side::Client(_)) {
+            return;
+        }
+        if let Some(epoch) = &mut self.epochs.current
+            && let Some(next) = epoch.taken_to_tell()
+            && self.control.push(cx.now, &Control::Taken { next })
+        {
+            epoch.told_taken = next;
+        }
+    }
+
+    /// There are other links, other addresses, or another path in use: the best ways come first
+    /// again.
+    pub(crate) fn begin_turns(&mut self) {
+        if let Side::Client(connector) = &mut self.side {
+            connector.turns.clear();
+        }
+    }
+
+    /// Gives up what did not prove itself in time, and paths beside the one in use that are silent.
+    pub(crate) fn drop_overdue(&mut self, cx: &mut Context<'_>) {
+        let active = self.paths.active_id();
+        let due = |path: &&Path| {
+            let silent = self.plan().silent_step_due(path).filter(|_| Some(path.id) != active);
+            [self.plan().claim_due(path), silent].into_iter().flatten().any(|due| due <= cx.now)
+        };
+        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            self.remove_path(cx, id);
+        }
+    }
+
+    /// Client: data goes over to the path `id`. If that is because the one in use fell silent, its
+    /// link is not trusted at its first word.
+    pub(crate) fn distrust_silent(&mut self, now: Instant, id: PathId) {
+        let (Some(from), Some(to)) = (self.paths.active(), self.paths.get(id)) else { return };
+        let silent = matches!(from.health, Health::Silent { .. });
+        if let Some(link) = from.link.filter(|_| silent && from.link != to.link)
+            && let Side::Client(connector) = &mut self.side
+        {
+            connector.distrust(now, link);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The paths of one session and which of them carries: the active one, and while the peer moves,
+//! the claimed one that gets copies.
+
+use crate::id::{SocketId, Transport};
+use crate::outbox::Route;
+use crate::path::{Health, PATHS_MAX, Path, PathId, Trust};
+
+/// All places of [`Paths::take_changed`].
+pub(crate) const ALL: u16 = u16::MAX;
+
+/// The paths of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    list: Vec<Path>,
+    active: Option<PathId>,
+    /// How often another path was taken.
+    moves: u32,
+    next: u32,
+    /// How often any of them may have changed,
+    changes: u64,
+    /// and in which places they are that may have since it was asked last, a bit each.
+    changed: u16,
+}
+
+const _: () = assert!(PATHS_MAX <= u16::BITS as usize);
+
+/// Where the next inner packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Choice {
+    /// The path that carries it.
+    pub(crate) original: PathId,
+    /// The unproven path that gets a copy, within its budget.
+    pub(crate) copy: Option<PathId>,
+}
+
+impl Paths {
+    /// The path named `id`.
+    pub(crate) fn get(&self, id: PathId) -> Option<&Path> {
+        self.list.iter().find(|path| path.id == id)
+    }
+
+    /// The path named `id`, to change.
+    pub(crate) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        let place = self.list.iter().position(|path| path.id == id)?;
+        self.changes += 1;
+        self.changed |= 1 << place;
+        self.list.get_mut(place)
+    }
+
+    /// The same, for what leaves by it: that is no change that the choice among paths would not
+    /// know of.
+    pub(crate) fn get_to_send(&mut self, id: PathId) -> Option<&mut Path> {
+        self.list.iter_mut().find(|path| path.id == id)
+    }
+
+    /// All of them, for the same.
+    pub(crate) fn iter_to_send(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.list.iter_mut()
+    }
+
+    /// A number that grows whenever one of them may have changed.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The places in the order of [`Self::iter`] of those that may have changed since it was asked
+    /// last, a bit each; all if there are others now.
+    pub(crate) const fn take_changed(&mut self) -> u16 {
+        std::mem::replace(&mut self.changed, 0)
+    }
+
+    const fn change_all(&mut self) {
+        self.changes += 1;
+        self.changed = ALL;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.list.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.change_all();
+        self.list.iter_mut()
+    }
+
+    /// The path by which datagrams from `route` come: same socket, same remote address.
+    pub(crate) fn by_route(&self, route: &Route) -> Option<&Path> {
+        self.list.iter().find(|p| p.route.socket == route.socket && p.route.remote == route.remote)
+    }
+
+    /// The same, to change.
+    pub(crate) fn by_route_mut(&mut self, route: &Route) -> Option<&mut Path> {
+        let id = self.by_route(route)?.id;
+        self.get_mut(id)
+    }
+
+    pub(crate) const fn active_id(&self) -> Option<PathId> {
+        self.active
+    }
+
+    pub(crate) fn active(&self) -> Option<&Path> {
+        self.active.and_then(|id| self.get(id))
+    }
+
+    /// Data goes by `id` from now on.
+    pub(crate) fn activate(&mut self, id: PathId) {
+        self.change_all();
+        if self.active != Some(id) {
+            self.moves = self.moves.wrapping_add(1);
+        }
+        self.active = Some(id);
+    }
+
+    /// How often another path was taken so far.
+    pub(crate) const fn moves(&self) -> u32 {
+        self.moves
+    }
+
+    /// Addresses that are claimed and not proven.
+    pub(crate) fn claims(&self) -> usize {
+        self.list.iter().filter(|path| matches!(path.trust, Trust::Claimed { .. })).count()
+    }
+
+    /// A name for a new path.
+    pub(crate) const fn next_id(&mut self) -> PathId {
+        self.next += 1;
+        PathId(self.next)
+    }
+
+    /// How many there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether a path can be added without giving one up.
+    pub(crate) const fn has_room(&self) -> bool {
+        self.list.len() < PATHS_MAX
+    }
+
+    /// Adds a path. Returns one that had to make room, the least of those not in use: one that is
+    /// gone, else silent, else what was not heard of for longest. A claim, which was heard of just
+    /// now, is kept: else two of them push each other out for ever.
+    pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
+        self.change_all();
+        let given_up = if self.list.len() >= PATHS_MAX {
+            let rank = |p: &Path| (liveliness(p.health), p.heard_at);
+            let spare = self.list.iter().enumerate().filter(|(_, p)| Some(p.id) != self.active);
+            let place = spare.min_by_key(|(_, path)| rank(path)).map(|(place, _)| place);
+            place.map(|place| self.list.remove(place))
+        } else {
+            None
+        };
+        self.list.push(path);
+        given_up
+    }
+
+    /// Removes a path.
+    pub(crate) fn remove(&mut self, id: PathId) -> Option<Path> {
+        self.change_all();
+        if self.active == Some(id) {
+            self.active = None;
+        }
+        let place = self.list.iter().position(|path| path.id == id)?;
+        Some(self.list.remove(place))
+    }
+
+    /// Whether any path sends from `socket`.
+    pub(crate) fn uses(&self, socket: SocketId) -> bool {
+        self.list.iter().any(|path| path.route.socket == socket)
+    }
+
+    /// Where the next inner packet goes; `None` while there is no path at all.
+    ///
+    /// A claimed address gets copies only; the last proven path keeps the originals until the
+    /// challenge succeeds or it is known dead (DESIGN: rules of a move).
+    pub(crate) fn choose(&self) -> Option<Choice> {
+        let claimed = self
+            .list
+            .iter()
+            .rev()
+            .find(|path| {
+                let rebound = matches!(path.trust, Trust::Claimed { instead_of: Some(_), .. });
+                let claimed = matches!(path.trust, Trust::Claimed { .. });
+                claimed && path.health != Health::Gone && (rebound || path.preferred_by_peer)
+            })
+            .map(|path| path.id);
+        let carries = |path: &&Path| path.health != Health::Gone;
+        match (self.active().filter(carries), claimed) {
+            (Some(active), copy) => Some(Choice { original: active.id, copy }),
+            (None, Some(claimed)) => Some(Choice { original: claimed, copy: None }),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether data goes by a stream, for want of anything better.
+    pub(crate) fn is_on_stream(&self) -> bool {
+        self.active().is_some_and(|path| path.transport() == Transport::Stream)
+    }
+}
+
+/// What silent paths are worth beside others: nothing alive may make room for them, else two that
+/// are new push each other out for ever.
+const fn liveliness(health: Health) -> u8 {
+    match health {
+        Health::Gone => 0,
+        Health::Silent { .. } => 1,
+        Health::Good => 2,
+    }
+}

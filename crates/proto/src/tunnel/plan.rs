@@ -1,0 +1,324 @@
+//! The path manager's plan: which paths a client keeps, how good each is, and when it is asked. All
+//! of this is read from links and paths; the tunnel acts on it.
+//!
+//! A gateway has only the questions that do not depend on links: the client chooses for both.
+
+use std::cmp::Reverse;
+
+use super::connector::{Candidate, Connector};
+use super::paths::Paths;
+use super::standby::{CHECKED, IDLE, SPARE_ASKED, turn_time};
+use crate::id::{LinkId, Transport};
+use crate::multipath::{Manager, Mode};
+use crate::path::{Health, Path, PathId, Trust};
+use crate::time::{Duration, Instant};
+use crate::wire::data::OVERHEAD;
+
+/// A path that was heard of within this time is trusted to carry as before. A NAT that forgets UDP
+/// sooner than in 30 s is rare.
+pub(crate) const FRESH: Duration = Duration::from_secs(20);
+
+/// A path that was silent for this long, asked some three times, makes a client ask for a new
+/// session in the background, by every way that there is: the gateway may have lost its own, or UDP
+/// be blocked.
+const HANDSHAKE_AFTER: Duration = Duration::from_secs(1);
+/// How long a stream stays open that was in use before UDP worked again.
+const STREAM_KEPT: Duration = Duration::from_secs(30);
+
+/// How long a claimed address has to prove itself.
+pub(crate) const CLAIM_TIME: Duration = Duration::from_secs(5);
+/// How long a path stays that is not wanted any more: what is on its way by it may still arrive.
+const LEFT_OVER: Duration = Duration::from_secs(5);
+
+/// What follows from the paths of a session and, at a client, from the links that they use.
+#[derive(Clone, Copy)]
+pub(crate) struct PathPlan<'a> {
+    /// `None` at a gateway.
+    pub(crate) connector: Option<&'a Connector>,
+    pub(crate) paths: &'a Paths,
+    /// When an inner packet last came or went.
+    pub(crate) used_at: Option<Instant>,
+}
+
+/// How good a path is, the least first; the same for all of a gateway's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Rank {
+    /// A stream is for where UDP does not work.
+    stream: bool,
+    /// Whether its link did badly of late.
+    distrusted: bool,
+    /// Place of its link in the shell's order.
+    link: usize,
+    /// Whether the gateway wants to be reached elsewhere.
+    elsewhere: bool,
+}
+
+impl PathPlan<'_> {
+    /// Until when a path that is heard again after a silence is taken to carry without an answer.
+    pub(crate) fn return_due(&self) -> Option<Instant> {
+        let path = self.paths.active()?;
+        let is_silent = matches!(path.health, Health::Silent { .. });
+        path.returned_at.filter(|_| is_silent).map(|at| at + path.patience())
+    }
+
+    /// Whether `id` would carry better than the path in use.
+    pub(crate) fn is_better(&self, id: PathId) -> bool {
+        let (Some(path), Some(active)) = (self.paths.get(id), self.paths.active()) else {
+            return false;
+        };
+        self.rank(path) < self.rank(active)
+    }
+
+    /// The best proven path other than `except` that carries; among equals, that heard of last.
+    pub(crate) fn best_proven(&self, except: Option<PathId>) -> Option<PathId> {
+        let usable = self.paths.iter().filter(|path| path.is_able() && Some(path.id) != except);
+        let best = usable.min_by_key(|path| (self.rank(path), Reverse(path.heard_at)));
+        best.map(|path| path.id)
+    }
+
+    pub(crate) fn rank(&self, path: &Path) -> Rank {
+        let stream = path.transport() == Transport::Stream;
+        let Some(connector) = self.connector else {
+            return Rank { stream, distrusted: false, link: 0, elsewhere: false };
+        };
+        let link = connector.links.iter().position(|link| Some(link.id) == path.link);
+        let wanted = connector.announced_for(path.route.remote);
+        Rank {
+            stream,
+            distrusted: connector.distrusted.iter().any(|bad| bad.concerns(path.link)),
+            link: link.unwrap_or(usize::MAX),
+            elsewhere: wanted.is_some_and(|wanted| match path.transport() {
+                Transport::Udp => wanted != path.route.remote,
+                Transport::Stream => wanted.ip() != path.route.remote.ip(), // its port is its own
+            }),
+        }
+    }
+
+    /// A path from where `way` begins that leads to another of the gateway's addresses, which is
+    /// not wanted any more and never answered.
+    pub(crate) fn unanswered_beside(&self, way: Candidate) -> Option<PathId> {
+        let connector = self.connector?;
+        let beside = |path: &&Path| {
+            let of = connector.candidate_of(path.link, &path.route);
+            let same = of.is_some_and(|of| Candidate { remote: way.remote, ..of } == way);
+            same && Some(path.id) != self.paths.active_id()
+                && path.route.remote.is_ipv4() == way.remote.is_ipv4()
+                && !path.is_proven()
+                && !self.is_spare(path)
+        };
+        self.paths.iter().find(beside).map(|path| path.id)
+    }
+
+    /// Client: the ways by a link in one family: to where the gateway wants to be reached, to where
+    /// this link or another reaches it, then the rest; behind them the streams, if that link is to
+    /// carry beside others whatever it lets pass.
+    pub(crate) fn ways_by(&self, link: LinkId, v4: bool) -> Vec<Candidate> {
+        let (Some(connector), Some(active)) = (self.connector, self.paths.active()) else {
+            return Vec::new();
+        };
+        let reached = |way: &Candidate| {
+            let there = |path: &&Path| path.is_able() && path.route.remote == way.remote;
+            if self.paths.iter().filter(there).any(|path| path.link == Some(link)) {
+                0
+            } else if active.route.remote == way.remote {
+                1
+            } else if self.paths.iter().any(|path| there(&path)) {
+                2
+            } else {
+                3
+            }
+        };
+        let ways = connector.candidates().filter(|way| way.link == link);
+        let mut ways: Vec<_> = ways.filter(|way| way.remote.is_ipv4() == v4).collect();
+        ways.sort_by_key(|way| {
+            (connector.announced_for(way.remote) != Some(way.remote), reached(way))
+        });
+        if connector.takes_streams() {
+            let carrying = self.paths.iter().filter(|path| path.is_able());
+            let carrying: Vec<_> = carrying
+                .filter_map(|path| connector.candidate_of(path.link, &path.route))
+                .map(|way| (way.remote, way.stream))
+                .collect();
+            let of_link = |way: &Candidate| way.link == link && way.local.is_ipv4() == v4;
+            let mut streams: Vec<_> = connector.stream_candidates().filter(of_link).collect();
+            streams.sort_by_key(|way| !carrying.contains(&(way.remote, way.stream)));
+            ways.extend(streams);
+        }
+        ways
+    }
+
+    /// When a spare path has been asked for long enough, and another address of the gateway has its
+    /// turn by that link.
+    pub(crate) fn turn_due(&self, path: &Path) -> Option<Instant> {
+        let since = path.probes.asking_since()?;
+        let connector = self.connector?;
+        let by_turns = self.paths.active_id() != Some(path.id) && !self.is_without_udp();
+        let spare = by_turns && !self.is_mesh() && self.is_spare(path);
+        let of = (path.link?, path.route.local?.is_ipv4());
+        let number = connector.turn(of.0, of.1);
+        let ways = connector.ways_in_family(of.1);
+        let due = since + turn_time(number, ways);
+        let waits = number as usize >= ways && self.is_idle_at(due);
+        // Beside one that carries nothing has a turn.
+        let is_beside = |other: &Path| {
+            other.is_able()
+                && other.link == path.link
+                && other.route.remote.is_ipv4() == path.route.remote.is_ipv4()
+        };
+        (spare && ways > 1 && !waits && !self.paths.iter().any(is_beside)).then_some(due)
+    }
+
+    /// When a stream that is to be ready, and failed, is tried again: while anybody speaks.
+    pub(crate) fn retry_due(&self) -> Option<Instant> {
+        let connector = self.connector?;
+        // Hardly anything fails: that is looked at before who leads where.
+        let failed =
+            connector.spares.iter().filter_map(|way| Some((way, connector.retry_at(way)?)));
+        let missing = failed.filter(|&(way, _)| self.spares_by(*way) == 0);
+        let due = missing.map(|(_, at)| at).min()?;
+        (!self.is_idle_at(due)).then_some(due)
+    }
+
+    /// A path whose turn is over, with its link and family.
+    pub(crate) fn turn_over(&self, now: Instant) -> Option<(PathId, (LinkId, bool))> {
+        let due = |path: &&Path| self.turn_due(path).is_some_and(|due| due <= now);
+        let path = self.paths.iter().find(due)?;
+        Some((path.id, (path.link?, path.route.local?.is_ipv4())))
+    }
+
+    /// Whether `path` is one of those that are to be proven ahead: it is asked for as long as that
+    /// takes.
+    pub(crate) fn is_spare(&self, path: &Path) -> bool {
+        let Some(connector) = self.connector else { return false };
+        connector.spare_paths.contains(&path.id)
+    }
+
+    /// When a spare path, or one that may have nothing to carry, is to be asked whether it still
+    /// could: while anybody speaks.
+    pub(crate) fn check_due(&self, path: &Path) -> Option<Instant> {
+        let idle = path.probes.asking_since().is_none() && path.health == Health::Good;
+        let active = self.paths.active_id() == Some(path.id);
+        // Where several carry, others may have taken what there is.
+        let spare = if active { path.congestion.is_some() } else { self.is_spare(path) };
+        if self.connector.is_none() || !(idle && spare && path.is_proven()) {
+            return None;
+        }
+        path.heard_at.map(|heard| heard + CHECKED).filter(|&due| !self.is_idle_at(due))
+    }
+
+    /// When the next challenge of a path is due. A spare path that does not answer is asked ever
+    /// more rarely, and after a minute only while anybody speaks.
+    pub(crate) fn probe_due(&self, path: &Path) -> Option<Instant> {
+        let (due, since) = (path.probes.due()?, path.probes.asking_since()?);
+        let rests = self.paths.active_id() != Some(path.id) && !self.is_without_udp();
+        let waits =
+            rests && self.is_spare(path) && due > since + SPARE_ASKED && self.is_idle_at(due);
+        (!waits).then_some(due)
+    }
+
+    pub(crate) fn is_idle_at(&self, at: Instant) -> bool {
+        self.used_at.is_none_or(|used| used + IDLE <= at)
+    }
+
+    /// The best of the paths that carry a share, other than `except`.
+    pub(crate) fn best_with_share(&self, except: PathId) -> Option<PathId> {
+        let others = self.paths.iter().filter(|path| path.id != except && path.has_share());
+        others.min_by_key(|path| self.rank(path)).map(|path| path.id)
+    }
+
+    /// Whether the path is there to learn by, and for nothing else.
+    pub(crate) fn is_nat_test(&self, id: PathId) -> bool {
+        let Some(connector) = self.connector else { return false };
+        connector.nat.is_test(id)
+    }
+
+    /// Whether data goes by a stream for want of UDP, which is wanted.
+    pub(crate) fn is_without_udp(&self) -> bool {
+        let Some(connector) = self.connector else { return self.paths.is_on_stream() };
+        self.paths.is_on_stream() && !connector.streams_alone
+    }
+
+    /// Whether by each link there is a path to each of the gateway's addresses. Streams are one per
+    /// link: what they lead to is one host.
+    pub(crate) fn is_mesh(&self) -> bool {
+        let Some(connector) = self.connector else { return false };
+        !connector.streams_alone
+            && connector.mode == Mode::Full
+            && connector.spread.manager == Manager::FullMesh
+    }
+
+    /// How many of the paths there are lead by `way`, that in use and what is gone left out.
+    pub(crate) fn spares_by(&self, way: Candidate) -> usize {
+        let Some(connector) = self.connector else { return 0 };
+        let leads = |path: &&Path| connector.candidate_of(path.link, &path.route) == Some(way);
+        self.paths.iter().filter(|path| self.may_be_spare(path)).filter(leads).count()
+    }
+
+    pub(crate) fn may_be_spare(&self, path: &Path) -> bool {
+        Some(path.id) != self.paths.active_id()
+            && path.health != Health::Gone
+            && !self.is_nat_test(path.id)
+    }
+
+    /// A silent path of a client: when to ask for a new session, or to give up the path if it is
+    /// a spare one.
+    pub(crate) fn silent_step_due(&self, path: &Path) -> Option<Instant> {
+        let Health::Silent { since } = path.health else { return None };
+        let connector = self.connector?;
+        if self.paths.active_id() != Some(path.id) {
+            return (!self.is_spare(path)).then_some(since + SPARE_ASKED);
+        }
+        connector.can_try().then_some(since + HANDSHAKE_AFTER)
+    }
+
+    /// When an address that did not prove itself is given up, or one that nobody wants any more.
+    pub(crate) fn claim_due(&self, path: &Path) -> Option<Instant> {
+        match path.trust {
+            Trust::Claimed { .. } => Some(path.since + CLAIM_TIME),
+            Trust::Chosen if self.paths.active_id() != Some(path.id) => {
+                (!self.is_spare(path)).then_some(path.since + SPARE_ASKED)
+            }
+            Trust::Proven if self.is_spare_stream(path) => {
+                path.heard_at.max(path.sent_at).map(|last| last + STREAM_KEPT)
+            }
+            Trust::Proven => self.left_over_due(path),
+            Trust::Chosen => None,
+        }
+    }
+
+    /// Client: whether `path` is a stream that UDP has taken the place of.
+    fn is_spare_stream(&self, path: &Path) -> bool {
+        self.connector.is_some()
+            && path.transport() == Transport::Stream
+            && path.congestion.is_none()
+            && !self.is_spare(path)
+            && self.paths.active().is_some_and(|active| {
+                active.transport() == Transport::Udp && active.health == Health::Good
+            })
+    }
+
+    /// When a path that is proven and not wanted any more is let go. In mode `backup` it stays: it
+    /// may be of use, and costs nothing.
+    pub(crate) fn left_over_due(&self, path: &Path) -> Option<Instant> {
+        let connector = self.connector?;
+        let is_left_over = connector.mode != Mode::Backup
+            && (path.transport() == Transport::Udp || connector.streams_alone)
+            && path.congestion.is_none()
+            && self.may_be_spare(path)
+            && !self.is_spare(path);
+        let last = path.heard_at.max(path.sent_at).unwrap_or(path.since);
+        is_left_over.then(|| last + LEFT_OVER)
+    }
+
+    /// What the smallest of the paths that carry a share has room for: a connection's segments may
+    /// go by any of them. `None` where nothing is shared.
+    pub(crate) fn least_room(&self) -> Option<usize> {
+        let shared = self.paths.iter().filter(|path| path.has_share());
+        shared.map(|path| path.mtu.datagram() - OVERHEAD).min()
+    }
+}
+
+/// Whether a path was heard of so lately that it surely carries as before.
+pub(crate) fn is_fresh(now: Instant, path: &Path) -> bool {
+    path.heard_at.is_some_and(|heard| now.saturating_since(heard) < FRESH)
+}

@@ -1,0 +1,113 @@
+//! A session that nobody has spoken by for as long as one is kept (`persistence.timeout`).
+//!
+//! Both ends forget its keys, without a word: a client that can be reached at its own address rests
+//! until there is something to send, or until the gateway calls. A gateway calls with the notice
+//! that it would send had it lost the session (`restart`), because it has. A client that only a
+//! stream or a NAT's memory leads to asks before that whether the gateway is still there: nobody
+//! could call it.
+
+use super::{Context, PeerState, Side, Tunnel};
+use crate::id::Transport;
+use crate::path::Path;
+use crate::time::{Duration, Instant};
+use crate::wire::restart::RestartNotice;
+
+/// Hundredths of the time for which a session is kept, after which the other end may have given it
+/// up: a client renews a session that must not rest, and sends nothing more by another.
+const RENEWED_AT: u32 = 95;
+/// The same after which a client rests: when the gateway does already, so that each of them knows
+/// what the other one says.
+const RESTED_AT: u32 = 105;
+/// A machine that woke this much later than it should have slept, and may have missed a call.
+pub(crate) const SLEPT: Duration = Duration::from_secs(30);
+/// How long a gateway waits for an answer before it calls again, while there is something to send;
+/// twice as long each time, because whoever has that address now may be no client,
+const CALL_EVERY: Duration = Duration::from_secs(1);
+/// but so many times at most: to about a minute.
+const CALL_DOUBLED: u32 = 6;
+
+/// What a gateway has done to reach a client whose session it gave up.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    made: u32,
+    last: Option<Instant>,
+}
+
+/// How the silence of a session ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// The keys are forgotten until somebody has something to say.
+    Rest,
+    /// The client asks whether the gateway is still there.
+    Renewal,
+    /// It is given up.
+    End,
+}
+
+impl Tunnel {
+    pub(crate) fn end_of_silence(
+        &self,
+        persistence: Duration,
+        any_waits: bool,
+    ) -> Option<(Instant, Outcome)> {
+        self.established?;
+        let (hundredths, outcome) = match (&self.side, self.paths.active()) {
+            (Side::Client(connector), Some(path))
+                if is_quiet(path) && !connector.is_trying() && !any_waits =>
+            {
+                if can_be_called(path) {
+                    (RESTED_AT, Outcome::Rest)
+                } else {
+                    (RENEWED_AT, Outcome::Renewal)
+                }
+            }
+            _ => (100, Outcome::End),
+        };
+        Some((self.heard_at + persistence * hundredths / 100, outcome))
+    }
+
+    /// Client: whether it still rests, with no keys and nothing under way.
+    pub(crate) fn rests(&self) -> bool {
+        let Side::Client(connector) = &self.side else { return false };
+        self.state == PeerState::Resting && !connector.is_trying()
+    }
+
+    /// There is something to send: a client that rests asks for a session, a gateway calls a client
+    /// that may rest.
+    pub(crate) fn wake(&mut self, cx: &mut Context<'_>) {
+        if self.state == PeerState::Resting {
+            self.connect(cx);
+        } else if self.at_gateway() && self.epochs.current.is_none() {
+            self.call(cx);
+        }
+    }
+
+    pub(crate) fn call(&mut self, cx: &mut Context<'_>) {
+        let Some((route, index)) = self.reach else { return };
+        let Calls { made, last } = self.calls;
+        let pause = CALL_EVERY * (1 << made.saturating_sub(1).min(CALL_DOUBLED));
+        let lately = last.is_some_and(|last| last + pause > cx.now);
+        if lately || route.socket.transport() != Transport::Udp {
+            return;
+        }
+        self.calls = Calls { made: made.saturating_add(1), last: Some(cx.now) };
+        cx.send_clear(route, &RestartNotice { index, token: cx.restart_key.token(index) }.emit());
+    }
+
+    /// Client: whether the gateway may have forgotten the session, which rests then.
+    pub(crate) fn is_outlived(&self, now: Instant, persistence: Duration, any_waits: bool) -> bool {
+        let kept = persistence * RENEWED_AT / 100;
+        let is_over = self.heard_at + kept <= now;
+        is_over && matches!(self.end_of_silence(persistence, any_waits), Some((_, Outcome::Rest)))
+    }
+}
+
+/// Whether a client on `path` is reached by a word of the gateway's, however long it was silent.
+fn can_be_called(path: &Path) -> bool {
+    path.transport() == Transport::Udp && !path.natted
+}
+
+/// Whether nothing is known against `path`, and nothing asked of it.
+fn is_quiet(path: &Path) -> bool {
+    path.is_able() && path.probes.asking_since().is_none()
+}

@@ -1,0 +1,105 @@
+//! A gateway that lost its sessions and the clients that hear of it (docs/spec/wire.md, section 7).
+//!
+//! A notice changes no session: it only begins a handshake, beside a session that goes on under its
+//! old keys until the new ones are used.
+
+use super::{Context, Event, Side, Tunnel};
+use crate::error::DropReason;
+use crate::id::{PathSerial, SessionIndex};
+use crate::outbox::Route;
+use crate::path::Path;
+use crate::session::epoch::Epoch;
+use crate::time::Duration;
+use crate::wire::control::Control;
+use crate::wire::restart::RestartNotice;
+
+/// How long an attempt may stay unanswered before another notice begins the next, where no round
+/// trip was measured. Usually it is one: what left later arrives after the notice was sent.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// The least: a gateway that has many to answer is not asked twice by all of them,
+const PATIENCE_MIN: Duration = Duration::from_millis(20);
+/// and the most.
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
+
+/// How often that is doubled while there is no answer.
+const HEEDED_MAX: u32 = 5;
+
+/// What would prove that a gateway lost a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proof {
+    /// Where it would come.
+    pub(crate) route: Route,
+    notice: RestartNotice,
+    /// The round trip there.
+    rtt: Option<Duration>,
+}
+
+impl Proof {
+    pub(crate) fn of(epoch: &Epoch, path: &Path) -> Option<Self> {
+        let notice = epoch.restart_proof(path.id)?;
+        Some(Self { route: path.route, notice, rtt: path.rtt.measured() })
+    }
+
+    fn is(&self, notice: &RestartNotice) -> bool {
+        self.notice.index == notice.index && self.notice.token.is(&notice.token)
+    }
+}
+
+impl Tunnel {
+    /// Gateway: hands out what will prove a restart, for the indices that it issued last.
+    pub(crate) fn hand_out_restart_tokens(&mut self, cx: &Context<'_>, first: PathSerial) {
+        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.at_gateway()) else {
+            return;
+        };
+        let issued = epoch.issued_from(first);
+        let tokens = issued.into_iter().map(|index| cx.restart_key.token(index)).collect();
+        self.control.push(cx.now, &Control::RestartTokens { first, tokens });
+    }
+
+    /// Gateway: tells by which way the client is reached now, for the journal that a new process
+    /// will read.
+    pub(crate) fn tell_reach(&mut self, cx: &mut Context<'_>) {
+        if !std::mem::take(&mut self.reach_changed) || !self.at_gateway() {
+            return;
+        }
+        let proven = self.paths.active().filter(|path| path.is_proven());
+        let (Some(path), Some(epoch)) = (proven, &self.epochs.current) else { return };
+        let index = epoch.rx_serial(path.id).and_then(|s| epoch.rx.get(&s)).map(|lane| lane.index);
+        let Some(at) = index.map(|index| (path.route, index)) else { return };
+        if self.reach != Some(at) {
+            self.reach = Some(at);
+            let (route, index): (Route, SessionIndex) = at;
+            cx.tell(Event::Reached { peer: self.key, route, index });
+        }
+    }
+
+    /// Client: a notice came by `route`.
+    ///
+    /// # Errors
+    /// [`DropReason::BadHandshake`] when it proves nothing that this session waits for.
+    pub(crate) fn receive_restart(
+        &mut self,
+        cx: &mut Context<'_>,
+        route: Route,
+        notice: RestartNotice,
+    ) -> Result<(), DropReason> {
+        let Side::Client(connector) = &mut self.side else { return Err(DropReason::BadHandshake) };
+        let current = self.epochs.current.as_ref().zip(self.paths.by_route(&route));
+        let current = current.and_then(|(epoch, path)| Proof::of(epoch, path));
+        let same = |at: &Route| (at.socket, at.remote) == (route.socket, route.remote);
+        let lost = connector.lost.filter(|lost| same(&lost.route));
+        let mut proofs = current.into_iter().chain(lost);
+        let proof = proofs.find(|proof| proof.is(&notice)).ok_or(DropReason::BadHandshake)?;
+        let patience = proof.rtt.unwrap_or(PATIENCE).clamp(PATIENCE_MIN, PATIENCE_MAX);
+        // One by a stream may still wait for the stream.
+        let asked = connector.last_attempt(&route).map(|at| at + patience);
+        // Who waits eagerly is told often: an answer that takes longer must not be missed.
+        let times = connector.heeded.map_or(0, |(_, times)| times);
+        let heeded = connector.heeded.map(|(at, _)| at + patience * (1 << times.min(HEEDED_MAX)));
+        if asked.max(heeded).is_none_or(|due| due <= cx.now) {
+            connector.heeded = Some((cx.now, times + 1));
+            self.reconnect(cx);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+//! Silent paths: when a path counts as silent, which paths are asked then, and how far a path is
+//! trusted that is heard again.
+
+use super::{Context, Side, Tunnel};
+use crate::ablation::{Ablation, Heuristic};
+use crate::id::Transport;
+use crate::path::probe::URGENT;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::recovery::feedback;
+use crate::time::{Duration, Instant};
+
+/// Nothing came or went by a stream for this long: either there was nothing, or it stands still.
+const QUIET: Duration = Duration::from_secs(1);
+/// How long a gateway challenges a client that went silent; the next data begins anew.
+const GATEWAY_ASKS: Duration = Duration::from_secs(15);
+/// The same while open connections wait for it.
+const GATEWAY_ASKS_FOR_FLOWS: Duration = Duration::from_secs(60);
+/// Paths that are asked more often at once: the questions of more fill a slow link by themselves.
+const URGENT_PATHS: usize = 3;
+/// Where other paths carry, one is silent that has owed an answer for three halves of a round trip,
+const TAIL_TRIPS: (u32, u32) = (3, 2);
+/// and this, or if that is more what feedback may wait and a little: so may the processes at both
+/// ends.
+const TAIL_GRACE: Duration = Duration::from_millis(25);
+/// How little.
+const TAIL_LATE: Duration = Duration::from_millis(5);
+
+impl Tunnel {
+    /// When a path that owes an answer counts as silent.
+    pub(crate) fn silence_due(&self, ablation: Ablation, path: &Path) -> Option<Instant> {
+        if path.health != Health::Good {
+            return self.plan().silent_step_due(path);
+        }
+        let epoch = self.epochs.current.as_ref()?;
+        let (owed_since, told_at) = match epoch.tx.iter().find(|lane| lane.path == path.id) {
+            Some(lane) => (lane.flight.unanswered_since(), lane.flight.told_at()),
+            None if epoch.has_lane_for(path) => (None, None),
+            // No index is left: what it is asked does not leave, and nobody will answer.
+            None => (path.probes.asking_since(), None),
+        };
+        let due = owed_since? + self.patience(ablation, path);
+        // Who becomes slower tells late of everything, but tells. The last word of a path that dies
+        // comes half a round trip and a report's wait later, so this finds no death later.
+        Some(told_at.map_or(due, |told| due.max(told + path.rtt.smoothed())))
+    }
+
+    /// Does what is due about silent paths. Returns whether anything was.
+    pub(crate) fn notice_silence(&mut self, cx: &mut Context<'_>) -> bool {
+        let due = |path: &&Path| {
+            self.silence_due(cx.config.ablation, path).is_some_and(|due| due <= cx.now)
+        };
+        let due: Vec<PathId> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        let any = !due.is_empty();
+        for id in due {
+            let active = self.paths.active_id() == Some(id);
+            let Some(path) = self.paths.get_mut(id) else { continue };
+            if path.health == Health::Good {
+                path.health = Health::Silent { since: cx.now };
+                path.probes.stop(); // what was asked before was about something else
+                if path.congestion.is_some() {
+                    let rtt = path.rtt;
+                    path.probes.start_eagerly(cx.now, &rtt);
+                }
+                self.ask(cx, id);
+                self.ask_others_by_its_link(cx, id);
+                match self.plan().best_with_share(id) {
+                    Some(other) if active => self.activate(cx, other),
+                    None if active => self.try_elsewhere(cx),
+                    Some(_) | None => {}
+                }
+            } else if active {
+                self.connect(cx);
+            } else {
+                self.remove_path(cx, id);
+            }
+        }
+        any
+    }
+
+    /// When a gateway has challenged `path` for long enough, whatever it is taken for: a client
+    /// that is there will send, and one that is not must not be asked for ever.
+    pub(crate) fn asked_enough_due(&self, flows_wait: bool, path: &Path) -> Option<Instant> {
+        let asking = path.probes.asking_since().filter(|_| self.at_gateway());
+        let enough = if flows_wait { GATEWAY_ASKS_FOR_FLOWS } else { GATEWAY_ASKS };
+        asking.map(|since| since + enough)
+    }
+
+    pub(crate) fn stop_asking(&mut self, now: Instant, flows_wait: bool) {
+        let enough =
+            |path: &&Path| self.asked_enough_due(flows_wait, path).is_some_and(|due| due <= now);
+        let enough: Vec<_> = self.paths.iter().filter(enough).map(|path| path.id).collect();
+        for id in enough {
+            if let Some(path) = self.paths.get_mut(id) {
+                path.probes.stop();
+            }
+        }
+    }
+
+    /// When a client on a stream asks why nothing comes. The gateway, whose stream stands still,
+    /// cannot open another, and who only receives is owed nothing.
+    pub(crate) fn quiet_due(&self) -> Option<Instant> {
+        let good = |path: &&Path| path.health == Health::Good && path.probes.due().is_none();
+        let waits = !self.at_gateway() && self.paths.is_on_stream();
+        self.paths.active().filter(good).filter(|_| waits)?;
+        self.used_at.filter(|&used| self.quiet_after != Some(used)).map(|used| used + QUIET)
+    }
+
+    /// Asks once after each burst of packets by a stream.
+    pub(crate) fn ask_quiet_stream(&mut self, cx: &mut Context<'_>) {
+        if self.quiet_due().is_some_and(|due| due <= cx.now)
+            && let Some(id) = self.paths.active_id()
+        {
+            self.quiet_after = self.used_at;
+            self.ask(cx, id);
+        }
+    }
+
+    /// Challenges, once, every path that may have carried the stream.
+    pub(crate) fn ask_for_stream(&mut self, cx: &mut Context<'_>) {
+        let Side::Client(connector) = &mut self.side else { return };
+        if !connector.listening.take_stopped(cx.now) {
+            return;
+        }
+        let active = self.paths.active_id();
+        let carries = |path: &&Path| {
+            let may_have = Some(path.id) == active || path.congestion.is_some();
+            let is_asked = path.probes.asking_since().is_some();
+            may_have && path.is_able() && path.transport() == Transport::Udp && !is_asked
+        };
+        let paths: Vec<PathId> = self.paths.iter().filter(carries).map(|path| path.id).collect();
+        for id in paths {
+            self.ask(cx, id);
+        }
+    }
+
+    /// Whether the path in use was silent in both directions and is heard again: that it carries
+    /// the other way as well is not proven, and likely enough for what is sent again if not.
+    pub(crate) fn returns(&mut self, now: Instant) -> bool {
+        let Some(due) = self.plan().return_due() else { return false };
+        if due <= now
+            && let Some(id) = self.paths.active_id()
+            && let Some(path) = self.paths.get_mut(id)
+        {
+            path.returned_at = None;
+        }
+        now < due
+    }
+
+    /// Gateway: where the peer says that it is, if it left every other place: what is said there
+    /// before that is proven is bounded, and saves a round trip.
+    pub(crate) fn claimed(&self) -> Option<&Path> {
+        let path = self.paths.get(self.paths.choose()?.original)?;
+        matches!(path.trust, Trust::Claimed { .. }).then_some(path)
+    }
+
+    /// While connections wait for a path it is asked more often, in the first minute: who asks
+    /// again for what is held later does so in passing, whenever its programs try again. Of many
+    /// paths, those that are likely to return first.
+    pub(crate) fn ask_urgently(&mut self, now: Instant, flows_wait: bool) {
+        let active = self.paths.active_id();
+        let is_wanted = |path: &Path| {
+            let since = match path.health {
+                Health::Silent { since } => Some(since),
+                Health::Gone => Some(path.heard_at.unwrap_or(path.since)),
+                Health::Good => None,
+            };
+            flows_wait && since.is_none_or(|since| now.saturating_since(since) < URGENT)
+        };
+        let likely = |path: &&Path| (Some(path.id) == active, path.heard_at.max(Some(path.since)));
+        let mut chosen = [None; URGENT_PATHS];
+        for place in 0..URGENT_PATHS {
+            let rest = |path: &&Path| is_wanted(path) && !chosen.contains(&Some(path.id));
+            chosen[place] = self.paths.iter().filter(rest).max_by_key(likely).map(|path| path.id);
+        }
+        for path in self.paths.iter_mut() {
+            path.probes.set_urgent(now, chosen.contains(&Some(path.id)));
+        }
+    }
+
+    /// How long an answer may be owed before `path` counts as silent: not long, where others carry
+    /// what it does not.
+    pub(crate) fn patience(&self, ablation: Ablation, path: &Path) -> Duration {
+        let others = || self.paths.iter().any(|other| other.id != path.id && other.has_share());
+        let is_impatient = || others() && !ablation.is_off(Heuristic::Impatience);
+        let Some(controller) = path.congestion.as_ref().filter(|_| is_impatient()) else {
+            return path.patience();
+        };
+        let wait = controller.rate().map_or(Duration::ZERO, feedback::wait);
+        let trips = path.rtt.smoothed() * TAIL_TRIPS.0 / TAIL_TRIPS.1;
+        path.rtt.timeout().max(trips) + TAIL_GRACE.max(wait + TAIL_LATE)
+    }
+
+    /// Data for a path that is silent and no longer asked: it is asked again.
+    pub(crate) fn ask_if_silent(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(path) = self.paths.get(id) else { return };
+        if matches!(path.health, Health::Silent { .. }) && path.probes.asking_since().is_none() {
+            self.ask(cx, id);
+        }
+    }
+
+    /// Gateway: there is something to say and no path that is not given up. The one in use is asked
+    /// all the same: a client that has nothing to say itself may be there, and not know.
+    pub(crate) fn ask_given_up(&mut self, cx: &mut Context<'_>) {
+        let gone = |path: &&Path| path.health == Health::Gone && path.is_proven();
+        let given_up = self.paths.active().filter(gone).filter(|_| self.at_gateway());
+        let given_up = given_up.filter(|path| path.probes.asking_since().is_none());
+        if let Some(id) = given_up.map(|path| path.id) {
+            self.ask(cx, id);
+        }
+    }
+
+    /// The path that everything goes by.
+    pub(crate) fn only_path(&self) -> Option<PathId> {
+        let path = self.paths.choose().and_then(|choice| self.paths.get(choice.original))?;
+        let claimed = matches!(path.trust, Trust::Claimed { .. });
+        (path.health == Health::Good && !claimed && self.epochs.current.is_some())
+            .then_some(path.id)
+    }
+}

@@ -1,0 +1,130 @@
+//! Make before break: what a client has ready beside the path in use. By the ways that `spread`
+//! names paths are proven ahead of need, and asked now and then whether they still carry.
+//!
+//! Where the gateway has several addresses, they are asked by turns. An idle session asks nothing
+//! but for its first minute. While data goes by a stream, UDP is asked by the best ways of every
+//! link, all at once and for as long as it takes.
+
+use super::plan::FRESH;
+use super::unanswered::family_of;
+use super::{Context, Side, Tunnel};
+use crate::id::{LinkId, Transport};
+use crate::multipath::Mode;
+use crate::path::{Path, PathId};
+use crate::time::Duration;
+
+/// Paths that are kept beside each other: the rest of [`PATHS_MAX`](crate::path::PATHS_MAX) is for
+/// moves and questions.
+pub(crate) const SPARES_MAX: usize = 12;
+/// How long after it was heard of last a spare path is asked, while anybody speaks.
+pub(crate) const CHECKED: Duration = Duration::from_secs(15);
+/// A session without an inner packet for this long is idle: what a spare path is asked waits.
+pub(crate) const IDLE: Duration = Duration::from_secs(10);
+/// How long a spare path is asked whether anybody speaks or not.
+pub(crate) const SPARE_ASKED: Duration = Duration::from_secs(60);
+
+const _: () = assert!(CHECKED.as_secs() < FRESH.as_secs());
+
+/// How long one of the gateway's addresses is asked by a spare link before the next one; twice as
+/// long when each has had its turn.
+pub(crate) const TURN: Duration = Duration::from_secs(1);
+/// How often the turns become longer: to about a minute.
+const TURN_DOUBLED: u32 = 6;
+
+/// Which of the gateway's addresses has its turn by a spare link, in one family (IPv4 or not).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) of: (LinkId, bool),
+    pub(crate) number: u32,
+}
+
+/// How long the `number`th turn of a link lasts that has so many `ways`.
+pub(crate) fn turn_time(number: u32, ways: usize) -> Duration {
+    let rounds = number / u32::try_from(ways).unwrap_or(u32::MAX).max(1);
+    TURN * (1 << rounds.min(TURN_DOUBLED))
+}
+
+impl Tunnel {
+    /// Gives the turn to the next address, where one has not answered. The path to that may have
+    /// been asked for as long already.
+    pub(crate) fn take_turns(&mut self, cx: &mut Context<'_>) {
+        while let Some((id, of)) = self.plan().turn_over(cx.now)
+            && let Side::Client(connector) = &mut self.side
+        {
+            connector.next_turn(of);
+            self.stand_by_at(cx, id, of);
+        }
+    }
+
+    /// Tries it.
+    pub(crate) fn retry_streams(&mut self, cx: &mut Context<'_>) {
+        if self.plan().retry_due().is_some_and(|due| due <= cx.now)
+            && let Side::Client(connector) = &mut self.side
+        {
+            connector.forgive_failures(cx.now); // tried once, whatever comes of it
+            self.stand_by(cx);
+        }
+    }
+
+    /// The path `id`, which nobody answered, leads to the next address of its link from now on.
+    fn stand_by_at(&mut self, cx: &mut Context<'_>, id: PathId, of: (LinkId, bool)) {
+        let next = self.plan().spares(cx.now).0.into_iter();
+        let mut next = next.filter(|way| (way.link, way.local.is_ipv4()) == of);
+        let next = next.next().filter(|way| {
+            let there = |path: &Path| {
+                (path.link, path.route.remote, path.transport())
+                    == (Some(way.link), way.remote, way.transport())
+            };
+            !self.paths.iter().any(there)
+        });
+        match (next, self.paths.get(id)) {
+            (Some(way), Some(path))
+                if [path.transport(), way.transport()] == [Transport::Udp; 2] =>
+            {
+                self.lead(cx, id, way);
+            }
+            _ => self.remove_path(cx, id),
+        }
+        self.stand_by(cx);
+    }
+
+    /// Asks the spare paths that nobody has heard of for a while.
+    pub(crate) fn check_spares(&mut self, cx: &mut Context<'_>) {
+        let due = |path: &&Path| self.plan().check_due(path).is_some_and(|due| due <= cx.now);
+        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            self.ask(cx, id);
+        }
+    }
+
+    /// Client: a path fell silent. Others by its link could take its place, if that is not what
+    /// died: they are asked.
+    pub(crate) fn ask_others_by_its_link(&mut self, cx: &mut Context<'_>, silent: PathId) {
+        let Some(link) = self.paths.get(silent).map(|path| path.link) else { return };
+        if self.at_gateway() || cx.config.mode != Mode::Full {
+            return;
+        }
+        let others = self.paths.iter().filter(|path| path.link == link && path.is_able());
+        let asked = others.filter(|path| path.probes.asking_since().is_none());
+        let asked: Vec<_> = asked.map(|path| path.id).collect();
+        asked.into_iter().for_each(|id| self.ask(cx, id));
+    }
+
+    /// Gives places to other links. The time of those may be over at once, so this repeats.
+    pub(crate) fn take_rests(&mut self, cx: &mut Context<'_>) {
+        while let Some(of) = self.plan().rest_over(cx.now) {
+            if let Side::Client(connector) = &mut self.side {
+                connector.let_rest(cx.now, of);
+            }
+            let active = self.paths.active_id();
+            let leaves = |path: &&Path| {
+                !path.is_proven() && Some(path.id) != active && family_of(path) == Some(of)
+            };
+            let leaving: Vec<_> = self.paths.iter().filter(leaves).map(|path| path.id).collect();
+            for id in leaving {
+                self.remove_path(cx, id);
+            }
+            self.stand_by(cx);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What can be told of a session at any moment.
+
+use std::net::SocketAddr;
+
+use crate::crypto::{Profile, Status};
+use crate::error::CloseCode;
+use crate::id::{LinkId, PeerKey};
+use crate::multipath::scheduler::Scheduler;
+use crate::outbox::Route;
+use crate::path::{Health, Path, Trust};
+use crate::recovery::delay::Delay;
+use crate::recovery::feedback::Reports;
+use crate::recovery::loss::Loss;
+use crate::recovery::rate::Rate;
+use crate::session::runs::SharedKey;
+use crate::time::{Duration, Instant};
+use crate::wire::control::Lease;
+
+/// The state of a session, as people read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerState {
+    /// There are no keys.
+    Unestablished,
+    /// Client: nobody spoke for as long as a session is kept. There are no keys, and the next
+    /// packet of either end begins a session.
+    Resting,
+    /// A proven path carries.
+    Up,
+    /// Data goes to an address that has not answered yet.
+    Moving,
+    /// No path carries; the session waits for one.
+    Suspended,
+    /// Closed, and not to be opened without a command.
+    Down(CloseCode),
+}
+
+/// A snapshot of one session.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PeerStatus {
+    /// The other end.
+    pub peer: PeerKey,
+    /// Its state.
+    pub state: PeerState,
+    /// Since when there are keys without interruption.
+    pub established: Option<Instant>,
+    /// Since when the current keys are in use.
+    pub epoch_since: Option<Instant>,
+    /// Whether a handshake is under way.
+    pub handshaking: bool,
+    /// Why the gateway refused last, on a client: also where that is no reason not to ask again,
+    /// as when it is busy. `None` since it accepted.
+    pub refused: Option<Status>,
+    /// What the gateway gave, on a client.
+    pub lease: Option<Lease>,
+    /// Set if two hosts use the client's key, or did.
+    pub shared_key: Option<SharedKey>,
+    /// The paths, the one in use first.
+    pub paths: Vec<PathStatus>,
+    /// What its packets are sealed as.
+    pub profile: Option<Profile>,
+    /// How this end chooses among paths that share data.
+    pub scheduler: Scheduler,
+    /// Inner packets that wait for a path.
+    pub waiting: usize,
+    /// Bytes of inner packets that wait for their turn among several paths,
+    pub queued_bytes: usize,
+    /// and of those that arrived before what comes before them.
+    pub early_bytes: usize,
+}
+
+/// A snapshot of one path.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PathStatus {
+    /// Its number within the session.
+    pub id: u32,
+    /// Where it goes.
+    pub route: Route,
+    /// The local link, where this node chose it.
+    pub link: Option<LinkId>,
+    /// Whether data is sent on it, by itself or before all others.
+    pub in_use: bool,
+    /// Whether data is shared among it and others.
+    pub is_shared: bool,
+    /// How far its other end is trusted.
+    pub trust: Trust,
+    /// Whether it carries.
+    pub health: Health,
+    /// Smoothed round-trip time; `None` before the first sample.
+    pub rtt: Option<Duration>,
+    /// What arrives at the other end of what this end sends, UDP payload.
+    pub tx_rate: Rate,
+    /// What arrives here.
+    pub rx_rate: Rate,
+    /// How much longer than need be what this end sends is on its way.
+    pub delay: Delay,
+    /// Lost part of what was sent.
+    pub loss: Loss,
+    /// The UDP payload that it is known to carry, in bytes.
+    pub mtu: usize,
+    /// Whether data is lost because of its size: large datagrams are lost, small ones arrive.
+    pub vanishes: bool,
+    /// Whether there is a NAT on it.
+    pub natted: bool,
+    /// UDP payload sent, in bytes.
+    pub tx_bytes: u64,
+    /// UDP payload received, in bytes.
+    pub rx_bytes: u64,
+    /// Inner packets that were too large for it and left in pieces.
+    pub split: u64,
+    /// Inner packets sent by it again: lost by this path or another, or owed to one that died.
+    pub retransmitted: u64,
+    /// Bytes of copies that left by it of what is of no use late.
+    pub copied: u64,
+    /// What left by it to tell the peer what had arrived, and for nothing else.
+    pub reports: Reports,
+    /// When an authentic datagram last came by it.
+    pub heard_at: Option<Instant>,
+    /// Since when an answer has been owed by the peer.
+    pub unanswered_since: Option<Instant>,
+}
+
+impl PathStatus {
+    pub(crate) fn of(path: &Path, in_use: bool, loss: Loss, unanswered: Option<Instant>) -> Self {
+        Self {
+            id: path.id.0,
+            route: path.route,
+            link: path.link,
+            in_use,
+            is_shared: path.congestion.is_some(),
+            trust: path.trust,
+            health: path.health,
+            rtt: path.rtt.measured(),
+            tx_rate: path.rates.0,
+            rx_rate: path.rates.1,
+            delay: path.delay,
+            loss,
+            mtu: path.mtu.datagram(),
+            vanishes: path.mtu.vanishes(),
+            natted: path.natted,
+            tx_bytes: path.traffic.0,
+            rx_bytes: path.traffic.1,
+            split: path.split,
+            retransmitted: path.retransmitted,
+            copied: path.copied,
+            reports: path.reports,
+            heard_at: path.heard_at,
+            unanswered_since: unanswered,
+        }
+    }
+
+    /// The address at the other end.
+    pub const fn remote(&self) -> SocketAddr {
+        self.route.remote
+    }
+}

@@ -1,0 +1,132 @@
+//! The packet frame: an inner packet, and its number if it has one. The receiver uses the number to
+//! restore the order or to recognise copies.
+
+use super::{RETRANSMISSION_OVERHEAD, kind};
+use crate::error::DropReason;
+use crate::id::PathSerial;
+use crate::wire::cursor::Reader;
+
+/// Bytes before an inner packet without a number: the type.
+pub const PLAIN_OVERHEAD: usize = 1;
+/// Bytes before an inner packet with a number: type, bucket, sequence. The first packet of a bucket
+/// under new keys has epoch and end in place of the sequence.
+pub const NUMBERED_OVERHEAD: usize = 6;
+
+/// Flags in the type of a packet frame.
+mod flag {
+    /// A bucket and a number precede the packet.
+    pub(super) const NUMBERED: u8 = 1;
+    /// The packet is delivered in order, not when it arrives.
+    pub(super) const IN_ORDER: u8 = 2;
+    /// The number is 0. Epoch and end of the bucket's sequence before stand in its place.
+    pub(super) const FIRST: u8 = 4;
+}
+
+/// The flags of each [`Framing`] with a number. All other combinations are errors.
+const ONCE: u8 = flag::NUMBERED;
+const IN_ORDER: u8 = flag::NUMBERED | flag::IN_ORDER;
+const FIRST: u8 = flag::NUMBERED | flag::IN_ORDER | flag::FIRST;
+
+/// How an inner packet is numbered. Its flags are part of the frame's type, so a packet without a
+/// number costs one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// No number: the packet travels by one path.
+    Plain,
+    /// Delivered when it arrives. Copies may arrive by other paths and are dropped.
+    Once {
+        /// Which of the sender's sequences it belongs to.
+        bucket: u8,
+        /// Sequence number, which wraps.
+        sequence: u32,
+    },
+    /// Delivered in order, after a short wait for missing numbers.
+    InOrder {
+        /// Which of the sender's sequences it belongs to. These are other sequences than those of
+        /// [`Self::Once`].
+        bucket: u8,
+        /// Sequence number, which wraps.
+        sequence: u32,
+    },
+    /// [`Self::InOrder`] with the number 0, in a bucket that already had packets in the epoch
+    /// before.
+    First {
+        /// Which of the sender's sequences it begins.
+        bucket: u8,
+        /// The low bits of the first index that the receiver issued in that epoch.
+        epoch: u16,
+        /// The low bits of how many numbers the bucket took in that epoch.
+        end: u16,
+    },
+}
+
+impl Framing {
+    /// Bytes before the packet.
+    pub const fn overhead(self) -> usize {
+        match self {
+            Self::Plain => PLAIN_OVERHEAD,
+            Self::Once { .. } | Self::InOrder { .. } | Self::First { .. } => NUMBERED_OVERHEAD,
+        }
+    }
+
+    /// Appends the bytes before the packet.
+    pub fn emit(self, out: &mut Vec<u8>) {
+        let (flags, bucket, number) = match self {
+            Self::Plain => return out.push(kind::PACKET),
+            Self::Once { bucket, sequence } => (ONCE, bucket, sequence),
+            Self::InOrder { bucket, sequence } => (IN_ORDER, bucket, sequence),
+            Self::First { bucket, epoch, end } => {
+                (FIRST, bucket, u32::from(epoch) << 16 | u32::from(end))
+            }
+        };
+        out.extend_from_slice(&[kind::PACKET | flags, bucket]);
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+
+    /// Reads what follows the type `kind` of a packet frame.
+    pub(super) fn parse(kind: u8, reader: &mut Reader<'_>) -> Result<Self, DropReason> {
+        match kind & kind::PACKET_FLAGS {
+            0 => Ok(Self::Plain),
+            ONCE => Ok(Self::Once { bucket: reader.u8()?, sequence: reader.u32()? }),
+            IN_ORDER => Ok(Self::InOrder { bucket: reader.u8()?, sequence: reader.u32()? }),
+            FIRST => {
+                let (bucket, epoch, end) = (reader.u8()?, reader.u16()?, reader.u16()?);
+                Ok(Self::First { bucket, epoch, end })
+            }
+            _ => Err(DropReason::BadFrame),
+        }
+    }
+
+    /// The numbering of `frame`, if it is a packet frame. The packet's end may be cut off.
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let (&kind, rest) = frame.split_first()?;
+        let is_packet = kind & !kind::PACKET_FLAGS == kind::PACKET;
+        is_packet.then(|| Self::parse(kind, &mut Reader::new(rest)).ok()).flatten()
+    }
+}
+
+/// The inner packet in a packet frame or a retransmission. The packet's end may be cut off.
+pub fn packet_of(frame: &[u8]) -> Option<&[u8]> {
+    let is_again = frame.first() == Some(&kind::RETRANSMISSION);
+    let again = is_again.then_some(RETRANSMISSION_OVERHEAD);
+    frame.get(again.or_else(|| Framing::of(frame).map(Framing::overhead))?..)
+}
+
+/// Appends `frame`, which left in the datagram of this serial and number, as it is sent again. Its
+/// own number tells the receiver whether the packet has arrived. A plain packet has none, so the
+/// frame becomes a retransmission, which names the datagram.
+pub fn emit_again(out: &mut Vec<u8>, serial: PathSerial, number: u32, frame: &[u8]) {
+    let packet = match Framing::of(frame) {
+        Some(Framing::Plain) => &frame[PLAIN_OVERHEAD..],
+        Some(_) | None => return out.extend_from_slice(frame),
+    };
+    emit_retransmission_header(out, serial, number);
+    out.extend_from_slice(packet);
+}
+
+/// Appends the bytes before a packet that is sent again.
+pub(super) fn emit_retransmission_header(out: &mut Vec<u8>, serial: PathSerial, number: u32) {
+    out.push(kind::RETRANSMISSION);
+    out.extend_from_slice(&serial.0.to_be_bytes());
+    out.extend_from_slice(&number.to_be_bytes());
+}
