@@ -1,9 +1,10 @@
 //! The worth of each heuristic of the tunnel: the same random links with everything and without
 //! each heuristic, one after the other, as a table with a verdict for each.
 //!
-//! Decides the verdict: a heuristic pays if its removal costs enough of a median or of a worst
-//! tenth. If a draw never asks for a heuristic, it is the same without it and does not run again.
-//! `random_links` decides what a draw is and what its run measures.
+//! Decides the verdict: a heuristic pays if the draws that go otherwise without it lose by that in
+//! the mean, more surely than by chance. If a draw never asks for a heuristic, it is the same
+//! without it and does not run again. `random_links` decides what a draw is and what its run
+//! measures.
 
 mod text;
 
@@ -11,7 +12,7 @@ use super::jobs::in_order;
 use super::kept::Kept;
 use super::random_links::{Draw, Had, Story};
 use super::settings::Settings;
-use super::statistics::{median, quantile};
+use super::statistics::quantile;
 use super::{Grid, Stage};
 use crate::emu::{Rng, SECOND};
 use crate::world::{ABLATES, Heuristic};
@@ -27,7 +28,7 @@ pub use text::{TEXT, text};
 const LENGTH_S: u64 = 5;
 /// The change of a draw's chance in the run that shows what chance alone does.
 const OTHER_CHANCE: u64 = 0x6368_616e_6365;
-/// How often the draws are drawn again from themselves, to tell how sure a verdict is.
+/// How often the draws that differ are drawn again from themselves, to tell how sure a verdict is.
 const RESAMPLES: usize = 1_000;
 /// The label of the chance for that.
 const RESAMPLED: u64 = 0x626f_6f74;
@@ -188,7 +189,7 @@ impl Measured {
     }
 
     /// The figures with everything and those of a turn, if neither broke.
-    fn pair(&self, turn: Turn) -> Option<(&Figures, &Figures)> {
+    fn pair(&self, turn: Turn<'_>) -> Option<(&Figures, &Figures)> {
         let other = match turn {
             Turn::Chance => &self.chance,
             Turn::Without(name) => {
@@ -203,14 +204,14 @@ impl Measured {
 
 /// The difference between the two runs that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum Turn<'a> {
     /// Only chance.
     Chance,
     /// The heuristic of this name.
-    Without(&'static str),
+    Without(&'a str),
 }
 
-/// What a column is about.
+/// A figure that is measured of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Share,
@@ -218,24 +219,16 @@ enum Figure {
     Fairness,
 }
 
-/// A column of the table: the median of a figure, or what the worst tenth of the draws has at best.
-#[derive(Clone, Copy, Debug)]
-struct Column {
-    figure: Figure,
-    is_median: bool,
-}
-
-/// The cost from which a heuristic pays, as a part of the median and of the worst tenth.
-const LIMITS: (f64, f64) = (0.01, 0.03);
-/// The columns of the table.
-const COLUMNS: [Column; 6] = [
-    Column { figure: Figure::Share, is_median: true },
-    Column { figure: Figure::Share, is_median: false },
-    Column { figure: Figure::Delay, is_median: true },
-    Column { figure: Figure::Delay, is_median: false },
-    Column { figure: Figure::Fairness, is_median: true },
-    Column { figure: Figure::Fairness, is_median: false },
-];
+/// The figures, in the order of the table.
+const FIGURES: [Figure; 3] = [Figure::Share, Figure::Delay, Figure::Fairness];
+/// Added to each call delay before two are compared, in milliseconds: nobody hears less.
+const UNHEARD_MS: f64 = 5.0;
+/// The least logarithm of a ratio that counts as a change, up or down.
+const CHANGED: f64 = 0.01;
+/// A change of one draw counts as this logarithm of a ratio at most, so that none decides alone.
+const CHANGE_MAX: f64 = 1.0;
+/// A heuristic pays if this part of the resamples of the draws that differ lose without it.
+const SURE: f64 = 0.975;
 
 impl Figure {
     const fn of(self, figures: &Figures) -> Option<f64> {
@@ -252,27 +245,64 @@ impl Figure {
             Self::Delay => false,
         }
     }
-}
 
-impl Column {
-    /// By what part the figure changes from everything to a turn, over these draws.
-    fn change(&self, pairs: &[(&Figures, &Figures)]) -> Option<f64> {
-        let of = |figures| self.figure.of(figures);
-        let both = pairs.iter().filter_map(|(with, other)| of(with).zip(of(other)));
+    /// By what part the median and the worst tenth of these draws change.
+    fn changes(self, pairs: &[(&Figures, &Figures)]) -> [Option<f64>; 2] {
+        let both = pairs.iter().filter_map(|(with, other)| self.of(with).zip(self.of(other)));
         let (with, other): (Vec<f64>, Vec<f64>) = both.unzip();
-        let place = match (self.is_median, self.figure.higher_is_better()) {
-            (true, _) => 0.5,
-            (false, true) => 0.1,
-            (false, false) => 0.9,
-        };
-        let (with, other) = (quantile(&with, place)?, quantile(&other, place)?);
-        (with > 0.0).then(|| other / with - 1.0)
+        let tenth = if self.higher_is_better() { 0.1 } else { 0.9 };
+        [0.5, tenth].map(|place| {
+            let (with, other) = (quantile(&with, place)?, quantile(&other, place)?);
+            (with > 0.0).then(|| other / with - 1.0)
+        })
     }
 
-    /// Whether a change is a cost from which a heuristic pays.
-    fn pays(&self, change: f64) -> bool {
-        let cost = if self.figure.higher_is_better() { -change } else { change };
-        cost >= if self.is_median { LIMITS.0 } else { LIMITS.1 }
+    /// The gain of one draw without the heuristic: the logarithm of a ratio, -1 to 1. Below 0 the
+    /// draw is worse without it.
+    fn gain(self, (with, other): (&Figures, &Figures)) -> Option<f64> {
+        let (with, other) = (self.of(with)?, self.of(other)?);
+        let gain = if self.higher_is_better() {
+            other.ln() - with.ln()
+        } else {
+            (with + UNHEARD_MS).ln() - (other + UNHEARD_MS).ln()
+        };
+        // Two figures of 0 have no ratio.
+        (!gain.is_nan()).then(|| gain.clamp(-CHANGE_MAX, CHANGE_MAX))
+    }
+}
+
+/// The gains and losses of the draws that differ in one figure, each compared with itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Paired {
+    /// Draws that are worse and better without the heuristic.
+    worse: usize,
+    better: usize,
+    /// The part of the resamples whose mean is worse without it.
+    sure: f64,
+}
+
+impl Paired {
+    fn of(figure: Figure, differ: &[(&Figures, &Figures)]) -> Self {
+        let gains: Vec<f64> = differ.iter().filter_map(|&pair| figure.gain(pair)).collect();
+        if gains.is_empty() {
+            return Self::default();
+        }
+        let mut rng = Rng::new(RESAMPLED);
+        let mut loses = || {
+            let drawn = gains.iter().map(|_| gains[rng.below(gains.len() as u64) as usize]);
+            drawn.sum::<f64>() < 0.0
+        };
+        let lost = (0..RESAMPLES).filter(|_| loses()).count();
+        Self {
+            worse: gains.iter().filter(|gain| **gain <= -CHANGED).count(),
+            better: gains.iter().filter(|gain| **gain >= CHANGED).count(),
+            sure: lost as f64 / RESAMPLES as f64,
+        }
+    }
+
+    /// Whether the figure is what the heuristic is good for.
+    fn pays(&self) -> bool {
+        self.worse > 0 && self.sure >= SURE
     }
 }
 
@@ -282,38 +312,19 @@ struct Row {
     /// Draws that reached the heuristic, and in which it made a difference.
     reached: usize,
     differ: usize,
-    /// The change of each column.
-    changes: [Option<f64>; COLUMNS.len()],
-    /// The median change of the share of sum and of the call delay in the draws that differ.
-    where_differs: [Option<f64>; 2],
-    /// The part of the resamples in which the heuristic pays.
-    sure: f64,
+    /// The change of the median and of the worst tenth of all draws, for each figure.
+    changes: [[Option<f64>; 2]; FIGURES.len()],
+    /// The gains and losses in each figure.
+    paired: [Paired; FIGURES.len()],
     /// Runs without it that broke.
     broke: usize,
 }
 
 impl Row {
     /// The row of a turn over all draws.
-    fn of(turn: Turn, all: &[Measured]) -> Self {
+    fn of(turn: Turn<'_>, all: &[Measured]) -> Self {
         let pairs: Vec<_> = all.iter().filter_map(|one| one.pair(turn)).collect();
-        let changes = changes(&pairs);
-        let median_of = |figure: Figure| {
-            let of = |(with, other): &(&Figures, &Figures)| {
-                let (with, other) = (figure.of(with)?, figure.of(other)?);
-                (with > 0.0).then(|| other / with - 1.0)
-            };
-            let differ = pairs.iter().filter(|(with, other)| with != other);
-            median(&differ.filter_map(of).collect::<Vec<_>>())
-        };
-        let mut rng = Rng::new(RESAMPLED);
-        let mut again = Vec::with_capacity(pairs.len());
-        let mut paid = 0;
-        for _ in 0..RESAMPLES {
-            again.clear();
-            let draw = |_| pairs[rng.below(pairs.len() as u64) as usize];
-            again.extend((0..pairs.len()).map(draw));
-            paid += usize::from(pays(&self::changes(&again)));
-        }
+        let differ: Vec<_> = pairs.iter().copied().filter(|(with, other)| with != other).collect();
         let of_turn = || {
             all.iter().flat_map(|one| &one.without).filter(|one| match turn {
                 Turn::Chance => false,
@@ -327,28 +338,17 @@ impl Row {
         Self {
             reached: of_turn().filter(|one| one.reached.is_some()).count() + chance.len(),
             differ: of_turn().filter(|one| one.differs).count() + chance_differs,
-            changes,
-            where_differs: [Figure::Share, Figure::Delay].map(median_of),
-            sure: paid as f64 / RESAMPLES as f64,
+            changes: FIGURES.map(|figure| figure.changes(&pairs)),
+            paired: FIGURES.map(|figure| Paired::of(figure, &differ)),
             broke: broke.count() + chance.iter().filter(|one| one.chance.broke.is_some()).count(),
         }
     }
 
-    /// Whether the heuristic pays.
-    fn pays(&self) -> bool {
-        pays(&self.changes)
+    /// The figures that the heuristic is good for. None: it does not pay.
+    fn pays(&self) -> impl Iterator<Item = Figure> + '_ {
+        let pays = FIGURES.iter().zip(&self.paired).filter(|(_, paired)| paired.pays());
+        pays.map(|(figure, _)| *figure)
     }
-}
-
-fn changes(pairs: &[(&Figures, &Figures)]) -> [Option<f64>; COLUMNS.len()] {
-    std::array::from_fn(|at| COLUMNS[at].change(pairs))
-}
-
-fn pays(changes: &[Option<f64>; COLUMNS.len()]) -> bool {
-    let pays = |(column, change): (&Column, &Option<f64>)| {
-        change.is_some_and(|change| column.pays(change))
-    };
-    COLUMNS.iter().zip(changes).any(pays)
 }
 
 #[cfg(test)]

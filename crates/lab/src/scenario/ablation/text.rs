@@ -1,42 +1,40 @@
 //! The table of heuristics as a page for people.
 
-use super::{COLUMNS, Column, Figure, LENGTH_S, LIMITS, Measured, RESAMPLES, Row, Turn};
+use super::{FIGURES, Figure, LENGTH_S, Measured, Paired, RESAMPLES, Row, SURE, Turn, UNHEARD_MS};
 use crate::world::Heuristic;
 use std::collections::BTreeSet;
 
 /// How the page is called, in the directory of results.
 pub const TEXT: &str = "ablation.md";
-/// A verdict is sure if this part of the resamples has it.
-const SURE: f64 = 0.9;
-/// With fewer draws, the page says that its verdicts are provisional: over 31 draws, chance
-/// alone would have paid in half of the resamples.
+/// With fewer draws, the page says that its verdicts are provisional.
 const DRAWS_MIN: usize = 200;
-/// A denial is sure if no more than this part of them has it.
-const UNSURE: f64 = 0.1;
+/// With fewer draws that differ, the verdict says how few there are.
+const DIFFER_MIN: usize = 20;
 
 /// The page of all draws that were measured.
 pub fn text(all: &[Measured]) -> String {
     let seeds: BTreeSet<u64> = all.iter().map(|one| one.seed).collect();
     let draws = all.iter().map(|one| one.draw).max().unwrap_or_default();
+    // Those of the draws: they may be older than this program, and know heuristics that are gone.
+    let without = all.first().map(|one| one.without.as_slice()).unwrap_or_default();
+    let tests = FIGURES.len() * without.len();
     let mut text = format!(
         "# The worth of each heuristic\n\n\
          {count} random draws of links and traffic, pooled over the seeds {seeds}, in virtual \
          time. Each draw\nruns with everything and without each heuristic. What counts of a draw \
-         lasts {LENGTH_S} s, after 5 s of\nstartup.\n\n\
-         The columns say how a figure of all draws changes without the heuristic, in per cent. A \
-         lower share,\na lower fairness or a longer delay is what the heuristic is good for. Call \
-         delay is the 99th percentile\nbeyond an idle path. The last two columns have the median \
-         change in the draws that differ.\n\n\
+         lasts {LENGTH_S} s, after 5 s of\nstartup. Call delay is the 99th percentile beyond an \
+         idle path.\n\n\
          | column | meaning |\n|---|---|\n\
-         | verdict | a heuristic pays if its removal costs at least {median} % of a median or \
-         {tenth} % of a worst tenth |\n\
-         | sure | the part of {RESAMPLES} resamples of the draws in which it pays: {SURE} is a \
-         sure yes, {UNSURE} a sure no |\n\
+         | verdict | a heuristic pays if its removal makes a figure of the draws that differ worse \
+         in the mean, in {SURE} of {RESAMPLES} resamples of them |\n\
          | asked | draws that came to the place of the heuristic |\n\
-         | differ | draws that went otherwise without it |\n\n\
-         The row `(chance)` removes nothing: its draws lose other packets. It shows what chance \
-         alone does, so a\nheuristic whose `sure` is no higher than that of `(chance)` has not \
-         proved anything.{provisional}\n\n\
+         | differ | draws that went otherwise without it |\n\
+         | median, worst tenth | how the figure of all draws changes without it, in per cent |\n\
+         | worse, better | draws in which the figure is worse or better without it, by 1 % |\n\
+         | sure | the part of the resamples in which the figure is worse without it |\n\n\
+         The row `(chance)` removes nothing: its draws lose other packets. {UNHEARD_MS} ms are \
+         added to call delays before\nthey are compared. With {tests} figures to test, about \
+         {by_chance:.0} pay by chance.{provisional}\n\n\
          Made by `cargo ablate ablation --seeds {last} --draws {draws}`.\n\n",
         count = all.len(),
         provisional = if all.len() < DRAWS_MIN {
@@ -48,19 +46,19 @@ pub fn text(all: &[Measured]) -> String {
         },
         seeds = range(&seeds),
         last = seeds.last().copied().unwrap_or_default(),
-        median = LIMITS.0 * 100.0,
-        tenth = LIMITS.1 * 100.0,
+        by_chance = (1.0 - SURE) * tests as f64,
     );
-    let columns = COLUMNS.map(|column| format!(" {} |", column.head())).concat();
-    text.push_str(&format!(
-        "| heuristic | verdict | sure | asked | differ |{columns} share where it differs | call \
-         delay where it differs |\n"
-    ));
-    text.push_str(&format!("|{}\n", "---|".repeat(COLUMNS.len() + 7)));
-    for &name in Heuristic::NAMES {
-        text.push_str(&line(&format!("`{name}`"), &Row::of(Turn::Without(name), all)));
+    let columns = FIGURES
+        .map(|figure| format!(" {}, median | worst tenth | worse, better | sure |", figure.name()));
+    text.push_str(&format!("| heuristic | verdict | asked | differ |{}\n", columns.concat()));
+    text.push_str(&format!("|{}\n", "---|".repeat(4 + 4 * FIGURES.len())));
+    for name in without.iter().map(|one| one.heuristic.as_str()) {
+        let row = Row::of(Turn::Without(name), all);
+        let is_gone = Heuristic::named(name).is_none();
+        let verdict = if is_gone { "removed: " } else { "" }.to_owned() + &verdict(&row);
+        text.push_str(&line(&format!("`{name}`"), &verdict, &row));
     }
-    text.push_str(&line("(chance)", &Row::of(Turn::Chance, all)));
+    text.push_str(&line("(chance)", "-", &Row::of(Turn::Chance, all)));
     let broke = all.iter().filter_map(|one| {
         let why = one.everything.broke.as_ref()?;
         Some(format!("\nDraw {} of seed {} broke: {}\n", one.draw, one.seed, first_line(why)))
@@ -69,46 +67,35 @@ pub fn text(all: &[Measured]) -> String {
     text
 }
 
-fn line(name: &str, row: &Row) -> String {
-    let cell = |change: &Option<f64>| match change {
+fn line(name: &str, verdict: &str, row: &Row) -> String {
+    let per_cent = |change: &Option<f64>| match change {
         Some(change) => format!(" {:+.1} |", change * 100.0),
         None => " - |".to_owned(),
     };
-    let changes: String = row.changes.iter().chain(&row.where_differs).map(cell).collect();
-    let Row { reached, differ, sure, .. } = row;
-    format!("| {name} | {} | {sure:.2} | {reached} | {differ} |{changes}\n", verdict(name, row))
+    let figures = row.changes.iter().zip(&row.paired).map(|(changes, paired)| {
+        let Paired { worse, better, sure } = paired;
+        let changes: String = changes.iter().map(per_cent).collect();
+        format!("{changes} {worse}, {better} | {sure:.3} |")
+    });
+    let figures: String = figures.collect();
+    format!("| {name} | {verdict} | {} | {} |{figures}\n", row.reached, row.differ)
 }
 
 /// The verdict in words, with the figures that decide it.
-fn verdict(name: &str, row: &Row) -> String {
-    if name == "(chance)" {
-        return "-".to_owned();
-    }
-    let mut said = if row.differ == 0 {
-        "does not pay: no draw differs".to_owned()
-    } else if row.pays() {
-        let costs = |(column, change): (&Column, &Option<f64>)| {
-            change.filter(|change| column.pays(*change)).map(|_| column.head())
-        };
-        let costs: Vec<_> = COLUMNS.iter().zip(&row.changes).filter_map(costs).collect();
-        format!("pays: {}", costs.join("; "))
-    } else {
-        "does not pay".to_owned()
+fn verdict(row: &Row) -> String {
+    let pays: Vec<_> = row.pays().map(Figure::name).collect();
+    let mut said = match (row.differ, pays.as_slice()) {
+        (0, _) => return "does not pay: no draw differs".to_owned(),
+        (_, []) => "does not pay".to_owned(),
+        (_, pays) => format!("pays: {}", pays.join("; ")),
     };
-    if row.differ > 0 && row.sure > UNSURE && row.sure < SURE {
-        said.push_str(" (unsure)");
+    if row.differ < DIFFER_MIN {
+        said.push_str(&format!(" ({} draws)", row.differ));
     }
     if row.broke > 0 {
         said.push_str(&format!(". {} runs broke without it", row.broke));
     }
     said
-}
-
-impl Column {
-    /// Its head in the table.
-    fn head(&self) -> String {
-        format!("{}, {}", self.figure.name(), if self.is_median { "median" } else { "worst tenth" })
-    }
 }
 
 impl Figure {
