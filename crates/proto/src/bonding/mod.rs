@@ -54,7 +54,7 @@ impl Bonding {
         }
     }
 
-    /// Notes whether any path has a share. If none has, packets do not come here.
+    /// Notes whether any path has a share. If none has, new packets do not come here.
     pub(crate) fn note_shares(&mut self, tunnel: &Tunnel) {
         self.multipath.is_shared = tunnel.paths.iter().any(|path| path.congestion.is_some());
     }

@@ -144,18 +144,18 @@ impl Flows {
         &self.early
     }
 
-    /// Takes notice of a packet that goes `way`. Returns where its flow is known, if it is one that
-    /// may be of no use late: by UDP, or wanted early.
+    /// Takes notice of a packet that passes in `direction`. Returns where its flow is known, if it
+    /// is one that may be of no use late: by UDP, or wanted early.
     pub fn observe(
         &mut self,
         now: Instant,
-        way: Direction,
+        direction: Direction,
         packet: &InnerPacket<'_>,
     ) -> Option<Place> {
         if !packet.is_udp() && self.early.is_empty() {
             return None;
         }
-        let tuple = Tuple::of(&packet.headers, way)?;
+        let tuple = Tuple::of(&packet.headers, direction)?;
         let is_wanted_early = self.early.means(&tuple);
         if !packet.is_udp() && !is_wanted_early {
             return None;
@@ -163,7 +163,7 @@ impl Flows {
         let place = self.table.observe(now, &tuple);
         let live = self.table.flow_mut(place)?.live.get_or_insert_default();
         (live.observed_at, live.is_wanted_early) = (now, is_wanted_early);
-        let carried = match way {
+        let carried = match direction {
             Direction::Out => &mut live.carried.0,
             Direction::In => &mut live.carried.1,
         };
@@ -171,7 +171,7 @@ impl Flows {
         if packet.is_udp() {
             let at = packet.headers.transport;
             let header = at.and_then(|at| rtp_header(packet.pieces, at + UDP_HEADER));
-            live.likeness.note(way == Direction::Out, header);
+            live.likeness.note(direction == Direction::Out, header);
         }
         Some(place)
     }
@@ -186,9 +186,9 @@ impl Flows {
         self.table.flow_mut(place)?.live.as_deref_mut()
     }
 
-    /// The flow of a packet that goes `way`, if it is known.
-    pub fn flow_of(&self, packet: &InnerPacket<'_>, way: Direction) -> Option<&Flow> {
-        self.flow(self.table.place_of(&Tuple::of(&packet.headers, way)?)?)
+    /// The flow of a packet that passes in `direction`, if it is known.
+    pub fn flow_of(&self, packet: &InnerPacket<'_>, direction: Direction) -> Option<&Flow> {
+        self.flow(self.table.place_of(&Tuple::of(&packet.headers, direction)?)?)
     }
 }
 

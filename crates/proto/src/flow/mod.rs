@@ -2,15 +2,16 @@
 //! connections of a session while there is no way.
 //!
 //! Every packet comes through `packet`. What opens a TCP connection gets a segment size that the
-//! paths carry (`clamp`). Connections are known one by one (`table`, `tcp`; and `predict`, where
+//! paths carry (`clamp`). Each flow has a `record` in the `table`, with its class (`classify`).
+//! `pep` has what is done for TCP: connections are followed one by one (`tcp`; and `predict`, where
 //! one packet is like the other), and what their local side sent and the remote one did not
 //! acknowledge is kept (`cache`). When the last path is lost their remote sides are spoken for
 //! (`hold`); when there is one again, this end sends what it answered for (`resume`); what a
 //! process could not deliver before it ended is broken off by the next (`breakoff`). Of what is not
 //! TCP only the questions are kept that something begins with (`datagrams`). Both ends of the
 //! tunnel do the same, each for those behind its own TUN, and need no word between them. A client
-//! may prefer some connections to others (`priority`): these are shown less room (`narrow`). Where
-//! several paths carry, `treatment` says which packets wait and which do not.
+//! may prefer some connections to others (`priority`): the others are shown less room (`narrow`).
+//! Where paths have a share, `treatment` says which packets wait and which do not.
 //!
 //! Decides nothing about paths, and seals nothing: what it wants to say comes out of
 //! [`Flows::poll`], to the TUN or into the tunnel.

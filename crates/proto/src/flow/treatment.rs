@@ -1,6 +1,8 @@
-//! How a packet is treated on its way out where several paths carry. This is decided here and
-//! nowhere else, by the class of its flow, by the packet itself and by its user's priorities.
-//! `bonding` decides what follows from it for paths and queues.
+//! Which packets wait on their way out, and which do not, where paths have a share.
+//!
+//! Decides this by the class of the flow, by the packet itself and by its user's priorities.
+//! `bonding` decides the consequences for paths and queues: `bonding::live` makes copies, and
+//! `bonding::retransmit` leaves out repairs that would be too late.
 
 use super::classify::Class;
 use super::priority::Level;
@@ -21,7 +23,8 @@ pub(crate) const SMALL: usize = 300;
 pub struct Treatment {
     /// The same for all packets of its flow in this direction.
     pub hash: u32,
-    /// The place and class of its flow, if it is of no use late and so waits in no queue.
+    /// The place and class of its flow, if it is of no use late (realtime, DNS) and so waits
+    /// in no queue.
     pub live: Option<(Place, Class)>,
     /// Somebody waits for it, and it may overtake its own flow: it leaves before all that waits.
     pub is_urgent: bool,

@@ -118,9 +118,10 @@ impl Peer {
     }
 
     /// Applies the consequences of a change, in this order: waiting packets leave; the last
-    /// acknowledgements of held connections and realtime copies leave; shares are set; packets
-    /// owed to dead paths are collected; the state is reported; flows are held or resumed; lost
-    /// packets are sent. Called at the end of each verb, and several times by `settle_time`.
+    /// acknowledgements of held connections and realtime copies leave; a gateway leaves a path that
+    /// is gone; shares are set; packets owed to dead paths are collected; the state is
+    /// reported; flows are held or resumed; lost packets are sent. Called where links, addresses,
+    /// modes or keys change, by `settle`, and several times by `settle_time`.
     pub(super) fn apply_changes(&mut self, cx: &mut Context<'_>) {
         if matches!(self.tunnel.state, PeerState::Down(_)) && self.tunnel.epochs.current.is_none() {
             return;

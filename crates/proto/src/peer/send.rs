@@ -220,16 +220,17 @@ impl Peer {
         self.tunnel.wake(cx);
     }
 
-    /// Client: a packet goes `way` by the one path that carries. Nothing is decided by that, but
-    /// its user may want to see the flow. A gateway would need a table for each of its sessions.
+    /// Client: a packet passes in `direction` by the one path that carries. This decides nothing:
+    /// the client's user may want to see the flow. A gateway would need a table for each of its
+    /// sessions.
     pub(super) fn note_alone(
         &mut self,
         now: Instant,
-        way: tuple::Direction,
+        direction: tuple::Direction,
         packet: &InnerPacket<'_>,
     ) {
         if !self.tunnel.at_gateway() {
-            self.flows.observe(now, way, packet);
+            self.flows.observe(now, direction, packet);
         }
     }
 

@@ -157,7 +157,7 @@ impl Tunnel {
     ) -> Result<(), DropReason> {
         let (epoch, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
         let path = self.paths.get_to_send(path).ok_or(DropReason::NoRoute)?;
-        let len = seal_into(cx, epoch, path, load, fill)?;
+        let len = draft_datagram(cx, epoch, path, load, fill)?;
         if let Some(controller) = &path.congestion {
             let way = self.sharing.iter_mut().find(|way| way.path == path.id);
             if let Some(way) = way {
@@ -195,7 +195,8 @@ impl Tunnel {
                 None if frames.is_empty() => return,
                 None => {
                     let fill = |draft: &mut Draft<'_>| draft.frames().extend_from_slice(&frames);
-                    if let Err(reason) = seal_into(cx, epoch, path, Load::of(eliciting), fill) {
+                    if let Err(reason) = draft_datagram(cx, epoch, path, Load::of(eliciting), fill)
+                    {
                         cx.drops.count(reason);
                         if ack.is_some() {
                             epoch.control.restore_ack();
@@ -219,7 +220,7 @@ impl Tunnel {
 
 /// Numbers one datagram of `epoch` for `path` and leaves it in the outbox, which seals it later.
 /// Returns its length in bytes.
-pub(crate) fn seal_into(
+pub(crate) fn draft_datagram(
     cx: &mut Context<'_>,
     epoch: &mut Epoch,
     path: &mut Path,

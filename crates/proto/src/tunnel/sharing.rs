@@ -1,5 +1,5 @@
-//! Several paths that carry together: the snapshot of each, and packets that leave by one of them
-//! with their place in a sequence.
+//! The paths with a share, one or several: the snapshot of each, and packets that leave by one of
+//! them with their place in a sequence.
 
 use super::datagram::Load;
 use super::plan::is_fresh;
