@@ -35,8 +35,6 @@ heuristics! {
     Guess => "guess",
     /// Congestion control: a path whose rate changes within a second gets a longer target queue.
     Variation => "variation",
-    /// Congestion control: a rate that was too high for several rounds is lowered.
-    Stale => "stale",
     /// Congestion control: a sudden fall of the rate is followed before the round is over.
     Sudden => "sudden",
     /// Congestion control: the growth of the rate accelerates while there is no queue.

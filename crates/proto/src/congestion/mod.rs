@@ -32,7 +32,6 @@ mod model;
 mod pace;
 mod queue;
 mod round;
-mod stale;
 mod variation;
 
 use crate::ablation::{Ablation, Heuristic};
@@ -148,8 +147,6 @@ pub struct Controller {
     suspicion: Option<Suspicion>,
     /// What a path before it carried, bytes per second: perhaps this one does as well.
     guess: Option<f64>,
-    /// Rounds in a row in which all waited, though there was not always something to send.
-    waits: u32,
     variation: Variation,
     fast: Fast,
     ablation: Ablation,
@@ -201,7 +198,6 @@ impl Controller {
             company: 0.0,
             suspicion: None,
             guess: None,
-            waits: 0,
             variation: Variation::default(),
             fast: Fast::default(),
             ablation: Ablation::default(),
@@ -442,7 +438,6 @@ impl Controller {
                 self.rate *= 1.0 + RATE_GAIN * error;
             }
         }
-        self.doubt_rate(queue);
         self.settles = self.settles.saturating_sub(1);
     }
 

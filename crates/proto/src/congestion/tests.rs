@@ -490,18 +490,6 @@ fn hardly_used() -> World {
 }
 
 #[test]
-fn a_rate_that_nobody_uses_up_is_doubted_while_a_queue_stands() {
-    let mut world = hardly_used();
-    // The depth of a token bucket is used up, and somebody's window is what stands in the queue.
-    world.link.rate = 10.0 * 125_000.0;
-    world.run(4.2);
-    world.flows[0].load = world.link.rate * 0.999;
-    world.run(7.0);
-    let rate = world.flows[0].controller.rate().unwrap() / 125_000.0;
-    assert!((9.0..13.0).contains(&rate), "{rate:.1} Mbit/s");
-}
-
-#[test]
 fn a_way_that_became_longer_carries_as_much_as_before_soon_after_it_is_used_again() {
     let mut world = hardly_used();
     world.link.trip = Duration::from_millis(30);
