@@ -30,7 +30,7 @@ fn a_command_line_that_makes_no_sense_is_answered_with_2_and_the_cure() {
         (&["run", "x"][..], "no scenario is called x; there are all, tunnel, roam-client"),
         (
             &["run", "tunnel", "--set", "x=1"],
-            "the keys are control, bare, rove, capture, busy, attempts, seconds, family",
+            "the keys are control, bare, rove, capture, busy, without, attempts, seconds, family",
         ),
         (&["run", "tunnel", "--set", "seconds=0"], "say a number from 2 to 600"),
         (&["run", "tunnel", "--seeds", "0"], "0 is not in 1..=10000"),

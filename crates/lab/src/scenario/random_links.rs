@@ -7,9 +7,7 @@
 //! With `--set traffic=mixed` the traffic is drawn as well: TCP, QUIC or datagrams, a bottleneck
 //! behind the links, another host's connection beside the tunnel, and a link that goes away.
 //!
-//! `--set without=HEURISTIC` tells the same draws without one heuristic of the tunnel. It needs a
-//! lab that is built with the cargo feature `ablation`. The table of all heuristics is in
-//! `ablation`.
+//! The table of what each heuristic is worth over these draws is in `ablation`.
 
 mod draw;
 mod link;
@@ -24,8 +22,7 @@ use super::table::{self, Row, TABLE, figure};
 use super::{About, CALM_NS, Key, Outcome, Scenario, Stage};
 use crate::emu::{MS, SECOND};
 use crate::ground::{Call, CallRun, Ground, Mode, Talk, Terrain, Transfer, Trouble};
-use crate::world::{ABLATES, Heuristic};
-use anyhow::ensure;
+use crate::world::Heuristic;
 pub(super) use draw::Draw;
 use serde_json::Value;
 
@@ -39,18 +36,6 @@ const LATE_MS: f64 = 150.0;
 const SHARE_MEDIAN_MIN: f64 = 0.80;
 /// The traffic that a draw has of its own.
 const MIXED: &str = "mixed";
-/// The setting that names a heuristic, and its word for none.
-const WITHOUT: &str = "without";
-const NOTHING: &str = "nothing";
-const WORDS: &[&str] = &{
-    let mut words = [NOTHING; Heuristic::NAMES.len() + 1];
-    let mut at = 0;
-    while at < Heuristic::NAMES.len() {
-        words[at + 1] = Heuristic::NAMES[at];
-        at += 1;
-    }
-    words
-};
 
 /// The settings of the scenario.
 const SETTINGS: &[Setting] = &[
@@ -63,7 +48,6 @@ const SETTINGS: &[Setting] = &[
         &["tcp", MIXED],
         "TCP in one direction and a call, or drawn as well",
     ),
-    Setting::choice(WITHOUT, WORDS, "the heuristic that the tunnel goes without"),
 ];
 
 /// The figures that every run measures.
@@ -106,13 +90,8 @@ impl Scenario for RandomLinks {
 
     /// In the control one link carries.
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let word = stage.settings.text(WITHOUT);
-        let needs = "build the lab with --features rove-lab/ablation";
-        ensure!(word == NOTHING || ABLATES, "--set {WITHOUT}={word}: {needs}");
         let draws = draws(stage);
-        let without = Heuristic::NAMES.iter().copied().find(|name| *name == word);
-        let stories: Vec<Story<'_>> =
-            draws.iter().map(|draw| Story { without, ..draw.story() }).collect();
+        let stories: Vec<Story<'_>> = draws.iter().map(Draw::story).collect();
         let mut outcome = Outcome::default();
         let mut all = Vec::new();
         tell(stage, &stories, &mut |story, told, had| {

@@ -1,5 +1,6 @@
 //! `--set key=value`: checked as a whole before anything is touched.
 
+use crate::world::Heuristic;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -23,6 +24,12 @@ pub const EVERYWHERE: &[Setting] = &[
         "what keeps both cores of client and gateway busy: nothing, or programs that never sleep, \
          of the same or of raised priority",
     ),
+    Setting::choice(
+        "without",
+        WITHOUT,
+        "the heuristic that the tunnel goes without, in virtual time, in a lab that is built with \
+         the cargo feature ablation",
+    ),
     Setting::number(
         "attempts",
         5,
@@ -30,6 +37,14 @@ pub const EVERYWHERE: &[Setting] = &[
         "how often the story is told at most while the emulator is late",
     ),
 ];
+
+/// The words for a heuristic, that for none first.
+const WITHOUT: &[&str] = &{
+    let mut words = ["nothing"; Heuristic::NAMES.len() + 1];
+    let (_, names) = words.split_at_mut(1);
+    names.copy_from_slice(Heuristic::NAMES);
+    words
+};
 
 /// A key that a scenario understands.
 #[derive(Clone, Copy, Debug)]
@@ -245,7 +260,8 @@ mod tests {
         assert_eq!(said("control=1"), "--set control=1: say true or false");
         assert_eq!(
             said("x=1"),
-            "--set x=1: the keys are control, bare, rove, capture, busy, attempts, moves, place"
+            "--set x=1: the keys are control, bare, rove, capture, busy, without, attempts, moves, \
+             place"
         );
     }
 }

@@ -9,7 +9,7 @@ use super::testbed::Testbed;
 use super::{Grid, Outcome};
 use crate::ground::{Ground, Load, Terrain, Trouble};
 use crate::netns::Entered;
-use crate::world::{Hold, Journey, StreamsKnown};
+use crate::world::{ABLATES, Heuristic, Hold, Journey, StreamsKnown};
 use anyhow::{Context as _, ensure};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -65,6 +65,12 @@ impl Stage<'_> {
         self.settings.flag("control")
     }
 
+    /// The heuristic that the tunnel is to go without.
+    fn without(&self) -> Option<&'static str> {
+        let word = self.settings.text("without");
+        Heuristic::NAMES.iter().copied().find(|name| *name == word)
+    }
+
     /// Tells a story in networks like `terrain`: on hosts, with Rove as the README deploys it, or
     /// in virtual time.
     ///
@@ -94,7 +100,7 @@ impl Stage<'_> {
         let captures = !self.settings.text("capture").is_empty();
         ensure!(!captures, "--set capture=... is told in virtual time only");
         ensure!(terrain.reorders, "--set reorder=off is told in virtual time only");
-        ensure!(terrain.without.is_none(), "--set without=... is told in virtual time only");
+        ensure!(self.without().is_none(), "--set without=... is told in virtual time only");
         let mut testbed = Testbed::new(entered, terrain, self.family(), self.seed)?;
         (self.tell)("deploying");
         let deployment = deploy(&testbed)?;
@@ -130,6 +136,10 @@ impl Stage<'_> {
         let transport = terrain.transport;
         let is_there = ["auto", "udp"].contains(&transport);
         ensure!(is_there, "--set transport={transport} is told in namespaces only");
+        let without = self.without();
+        let needs = "needs a lab that is built with --features rove-lab/ablation";
+        ensure!(ABLATES || without.is_none(), "--set without=... {needs}");
+        let terrain = &Terrain { without: without.or(terrain.without), ..terrain.clone() };
         let mut outcome = Outcome::default();
         let told = Journey::holding(self.seed, terrain, hold, timeout_s).and_then(|mut journey| {
             journey.know_streams(streams);
