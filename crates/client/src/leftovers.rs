@@ -40,7 +40,7 @@ pub fn left_behind(home: &Home) -> Result<Left> {
     Ok(Left { kill_switch: applier.kill_switch_stands(), rest })
 }
 
-/// Takes down the client in `home`. A running client is told to end, and this waits until it has
+/// Takes down the client in `home`. This asks a running client to end, and waits until it has
 /// ended. Otherwise the changes of an earlier client are removed, the kill switch included. Returns
 /// whether there was anything to take down.
 pub fn down(home: &Home) -> Result<bool> {

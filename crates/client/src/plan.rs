@@ -54,8 +54,8 @@ pub(crate) fn client(config: &Config, lease: &Lease, remotes: &[SocketAddr]) -> 
 }
 
 /// From where MPTCP has subflows: the first address of each link, in each family, the best links
-/// first. A link that is for when no other carries, or is about to go, has one for that, and so
-/// has each in mode `backup`; in mode `single` there are none.
+/// first. In mode `backup`, and for a link that stands by, they are backup subflows. In mode
+/// `single` there are none.
 pub(crate) fn subflows<'a>(
     paths: &PathsConfig,
     links: impl Iterator<Item = &'a Ranked>,

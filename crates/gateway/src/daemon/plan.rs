@@ -49,7 +49,7 @@ pub(super) fn firewall(
     Firewall { nat: config.nat, udp_ports, tcp_ports }
 }
 
-/// What lies behind a peer: what it `advertised`, as far as its invite grants it.
+/// The networks behind a peer: those that it `advertised`, as far as its invite grants them.
 pub(super) fn behind(
     config: &Config,
     peer: &Peer,

@@ -1,4 +1,4 @@
-//! Chooses the path of each packet among the paths that carry together, and when the packet leaves.
+//! Chooses the path of each packet among the paths with a share, and when the packet leaves.
 //!
 //! Urgent packets leave at once, on the path that delivers them first. All others wait in the fair
 //! queue of `multipath`, are given to paths that need one, and leave as the congestion controller

@@ -1,4 +1,4 @@
-//! Which paths carry together.
+//! Which paths have a share.
 //!
 //! A client in [`Mode::Full`] shares its data among paths of all links. It tells the gateway in a
 //! challenge on each of these paths, and the gateway does the same. Each path has its own

@@ -1,4 +1,4 @@
-//! The paths that carry together, as the scheduler sees them.
+//! The paths with a share, as the scheduler sees them.
 //!
 //! Each packet reads the snapshots, and each feedback datagram changes one of them. Then only that
 //! one is updated. The others follow within [`LOOK_EVERY`].

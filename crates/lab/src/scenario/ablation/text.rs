@@ -21,8 +21,9 @@ pub fn text(all: &[Measured]) -> String {
     let mut text = format!(
         "# The worth of each heuristic\n\n\
          {count} random draws of links and traffic, pooled over the seeds {seeds}, in virtual \
-         time. Each draw\nruns with everything and without each heuristic. What counts of a draw \
-         lasts {LENGTH_S} s, after 5 s of\nstartup. Call delay is the 99th percentile beyond an \
+         time. Each draw\nruns with everything and without each heuristic. Each run is \
+         measured for {LENGTH_S} s, after 5 s of\nstartup. \
+         Call delay is the 99th percentile beyond an \
          idle path.\n\n\
          | column | meaning |\n|---|---|\n\
          | verdict | a heuristic pays if its removal makes a figure of the draws that differ worse \
