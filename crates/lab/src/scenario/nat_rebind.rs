@@ -25,6 +25,8 @@ const EXPIRY_NS: u64 = 120 * SECOND;
 const PAUSE_NS: u64 = 800 * MS;
 /// How often a client that only listens is sent something: a radio, or notifications.
 const LISTENED_EVERY_NS: u64 = 100 * MS;
+/// How soon its box loses the mapping again. What came in between is too short for a stream.
+const LISTENED_AGAIN_NS: u64 = 2_000 * MS;
 /// The longest silence for such a client after its box lost the mapping, in milliseconds. The
 /// client then has nothing to send that would make a new one, so it has to notice the silence.
 const LISTENER_MS: u64 = 5_000;
@@ -53,7 +55,7 @@ const SETTINGS: &[Setting] = &[
         "listening",
         20,
         (0, 600),
-        "seconds in which the client only listens, with a restart of the box amid them; or 0",
+        "seconds in which the client only listens, with two restarts of the box amid them; or 0",
     ),
 ];
 
@@ -159,9 +161,11 @@ fn listen(
     if length_ns == 0 {
         return Ok(());
     }
-    (stage.tell)("a restart while the client only listens");
+    (stage.tell)("two restarts in a row while the client only listens");
     let flow = Flow::lasting(length_ns).every(LISTENED_EVERY_NS);
-    let run = ground.flow(flow, &[Cue::at(length_ns / 2, Act::RebootNat)])?;
+    let again_ns = length_ns / 2 + LISTENED_AGAIN_NS;
+    let script = [length_ns / 2, again_ns].map(|at_ns| Cue::at(at_ns, Act::RebootNat));
+    let run = ground.flow(flow, &script)?;
     outcome.measure("listener_still_ms", max(&run.still_ms()));
     Ok(())
 }

@@ -127,6 +127,9 @@ impl Tunnel {
         challenge: Challenge,
     ) -> Result<(), DropReason> {
         let Some(id) = path else { return Err(DropReason::NoRoute) };
+        if let Side::Client(connector) = &mut self.side {
+            connector.listening.be_missed();
+        }
         let response = Response { token: challenge.token, observed: route.remote };
         self.send_frame(cx, id, &Frame::Response(response), len.min(FLIGHT_SIZE))
     }

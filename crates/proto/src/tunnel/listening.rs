@@ -2,26 +2,38 @@
 //! the gateway still reaches it. A NAT or firewall on the path may have lost its state. Without
 //! this, nobody would notice: the gateway cannot get through, and the client has nothing to send.
 //!
-//! Limits: a stream slower than one packet in [`GAP_MAX`] must wait for the keepalive.
+//! If the gateway challenges the client in turn, it has missed it, and the state was indeed lost.
+//! Then the stream is asked for again while nothing comes: a NAT may lose its state at once again.
+//!
+//! Limits: a single packet, or packets more than [`GAP_MAX`] apart, must wait for the keepalive.
 
 use crate::time::{Duration, Instant};
 
-/// Packets with longer gaps do not count as a stream. With twice as much, a receiver would wait for
-/// up to 8 s.
-const GAP_MAX: Duration = Duration::from_millis(1_500);
+/// Packets with longer gaps do not count as a stream. The keepalive, 25 s by default, is not much
+/// later than a question would be.
+const GAP_MAX: Duration = Duration::from_secs(15);
+/// A gap of so many times the longest before begins another stream, if it is also longer than
+/// [`PAUSE_FAST`]: packets came irregularly.
+const GAP_FACTOR: u32 = 2;
+/// Gaps up to this one belong to a stream whatever its other gaps are.
+const PAUSE_FAST: Duration = Duration::from_millis(1_500);
 /// Packets that arrived for less time do not count as a stream either, such as a page or a single
 /// answer.
-const STREAM_MIN: Duration = Duration::from_secs(3);
+const STREAM_MIN: Duration = Duration::from_secs(1);
+/// So many packets show how far apart they come.
+const PACKETS_MIN: u32 = 3;
 /// A stream counts as stopped after this many of its longest gaps,
 const PAUSES: u32 = 3;
 /// at least after this time
 const SILENCE_MIN: Duration = Duration::from_secs(1);
-/// and at most after this time.
-const SILENCE_MAX: Duration = Duration::from_secs(4);
+/// and at most so long after the next packet was due. With the questions and answers that follow,
+/// a receiver waits for less than 5 s.
+const LATE_MAX: Duration = Duration::from_secs(3);
 /// Path challenges that may be sent without a wait. Most streams end without a fault.
 const QUESTIONS_MAX: u32 = 30;
-/// One more challenge is allowed after this time: 240 a day, which is 50 KB with the responses.
-const QUESTION_EVERY: Duration = Duration::from_secs(360);
+/// One more challenge is allowed after this time: less than 3 % of what came before it, if each
+/// follows a stream of 100-byte packets.
+const QUESTION_EVERY: Duration = Duration::from_secs(60);
 
 /// The stream that a client receives, and its remaining challenges.
 #[derive(Debug)]
@@ -40,13 +52,42 @@ struct Stream {
     last: Instant,
     /// The longest gap. It decays by an eighth with each packet.
     pause: Duration,
+    packets: u32,
+    /// When it was asked for, if that was after the last packet,
+    asked_at: Option<Instant>,
+    /// and whether the gateway has missed the client since.
+    is_missed: bool,
 }
 
 impl Stream {
-    /// When the stream counts as stopped; `None` if it is too short to be a stream.
+    const fn new(now: Instant) -> Self {
+        let pause = Duration::ZERO;
+        Self { since: now, last: now, pause, packets: 1, asked_at: None, is_missed: false }
+    }
+
+    /// Whether a packet after such a gap belongs to the stream.
+    fn fits(&self, gap: Duration) -> bool {
+        let longest = match (self.asked_at, self.packets) {
+            (Some(asked_at), _) => asked_at.saturating_since(self.last) + GAP_MAX,
+            (None, 1) => GAP_MAX,
+            (None, _) => (self.pause * GAP_FACTOR).clamp(PAUSE_FAST, GAP_MAX),
+        };
+        gap <= longest
+    }
+
+    fn is_regular(&self) -> bool {
+        self.packets >= PACKETS_MIN && self.last.saturating_since(self.since) >= STREAM_MIN
+    }
+
+    /// When the stream counts as stopped, or a packet was due since the gateway missed the client;
+    /// `None` if it is too short to be a stream, or was asked for.
     fn ended_at(&self) -> Option<Instant> {
-        let silence = (self.pause * PAUSES).clamp(SILENCE_MIN, SILENCE_MAX);
-        (self.last.saturating_since(self.since) >= STREAM_MIN).then(|| self.last + silence)
+        let silence = (self.pause * PAUSES).min(self.pause + LATE_MAX).max(SILENCE_MIN);
+        let due = match self.asked_at {
+            None => Some(self.last + silence),
+            Some(at) => self.is_missed.then(|| at + self.pause.max(SILENCE_MIN)),
+        };
+        due.filter(|_| self.is_regular())
     }
 }
 
@@ -57,14 +98,21 @@ impl Listening {
 
     /// Notes the arrival of an inner packet.
     pub(crate) fn hear(&mut self, now: Instant) {
-        let fresh = Stream { since: now, last: now, pause: Duration::ZERO };
-        let stream = self.stream.get_or_insert(fresh);
-        let pause = now.saturating_since(stream.last);
-        if pause > GAP_MAX {
-            *stream = fresh;
-        } else {
-            stream.pause = pause.max(stream.pause * 7 / 8);
-            stream.last = now;
+        let stream = self.stream.get_or_insert_with(|| Stream::new(now));
+        let gap = now.saturating_since(stream.last);
+        if !stream.fits(gap) {
+            *stream = Stream::new(now);
+            return;
+        }
+        let was_asked = stream.asked_at.take().is_some();
+        let is_refunded = std::mem::take(&mut stream.is_missed);
+        if !was_asked {
+            stream.pause = gap.max(stream.pause * 7 / 8);
+        }
+        stream.packets = stream.packets.saturating_add(1);
+        stream.last = now;
+        if was_asked && !is_refunded {
+            self.refund();
         }
     }
 
@@ -73,13 +121,33 @@ impl Listening {
         self.stream.as_ref()?.ended_at()
     }
 
-    /// Ends a stream that stopped. Returns whether paths may be challenged for it.
-    pub(crate) fn take_stopped(&mut self, now: Instant) -> bool {
-        let is_due = self.due().is_some_and(|due| due <= now);
-        if is_due {
-            self.stream = None;
+    /// The gateway has missed the client: a challenge of its own came. The question was worth it.
+    pub(crate) fn be_missed(&mut self) {
+        if let Some(stream) = &mut self.stream
+            && stream.asked_at.is_some()
+            && !std::mem::replace(&mut stream.is_missed, true)
+        {
+            self.refund();
         }
-        is_due && self.take_question(now)
+    }
+
+    const fn refund(&mut self) {
+        if self.questions < QUESTIONS_MAX {
+            self.questions += 1;
+        }
+    }
+
+    /// Notes that a stream has stopped. Returns whether paths may be challenged for it.
+    pub(crate) fn take_stopped(&mut self, now: Instant) -> bool {
+        if self.due().is_none_or(|due| due > now) {
+            return false;
+        }
+        let may_ask = self.take_question(now);
+        match &mut self.stream {
+            Some(stream) if may_ask => (stream.asked_at, stream.is_missed) = (Some(now), false),
+            _ => self.stream = None,
+        }
+        may_ask
     }
 
     /// Uses one of the remaining challenges. Returns whether there was one.

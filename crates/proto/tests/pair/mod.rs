@@ -73,19 +73,27 @@ pub(crate) struct Pair {
 }
 
 /// A NAT that remembers who spoke for a while: each mapping has an outside port of its own, and
-/// lets in what comes from the gateway.
+/// lets in what comes from the gateway. Before IPv6 it is a firewall, which maps nothing.
 pub(crate) struct Nat {
     forgets: Duration,
     mappings: Vec<(SocketAddr, SocketAddr, Instant)>,
+    /// Whether what it has forgotten gets the same port again.
+    pub(crate) keeps_ports: bool,
+    /// What it has forgotten, and lets nothing in for.
+    shut: Vec<SocketAddr>,
 }
 
 impl Nat {
     pub(crate) const fn new(forgets: Duration) -> Self {
-        Self { forgets, mappings: Vec::new() }
+        Self { forgets, mappings: Vec::new(), keeps_ports: false, shut: Vec::new() }
     }
 
-    /// From now on it maps to other ports.
+    /// From now on it maps to other ports, or lets in nothing before something left.
     pub(crate) fn forget(&mut self) {
+        if self.keeps_ports {
+            self.shut = self.mappings.iter().map(|mapping| mapping.1).collect();
+            return;
+        }
         for mapping in &mut self.mappings {
             mapping.0 = SocketAddr::from(([0; 4], 0));
         }
@@ -93,6 +101,12 @@ impl Nat {
 
     /// The outside of what `inside` sends.
     fn out(&mut self, now: Instant, inside: SocketAddr) -> SocketAddr {
+        let outside = self.map(now, inside);
+        self.shut.retain(|shut| *shut != outside);
+        outside
+    }
+
+    fn map(&mut self, now: Instant, inside: SocketAddr) -> SocketAddr {
         let forgets = self.forgets;
         let alive = |m: &&mut (SocketAddr, SocketAddr, Instant)| {
             m.0 == inside && now.saturating_since(m.2) < forgets
@@ -102,14 +116,21 @@ impl Nat {
             return mapping.1;
         }
         let port = 20_000 + u16::try_from(self.mappings.len()).unwrap();
-        let outside = SocketAddr::new([198, 51, 100, 1].into(), port);
+        let outside = match inside {
+            SocketAddr::V4(_) => SocketAddr::new([198, 51, 100, 1].into(), port),
+            SocketAddr::V6(_) => inside,
+        };
         self.mappings.push((inside, outside, now));
         outside
     }
 
     /// The inside of what comes for `outside`, while it is remembered.
     fn back(&self, now: Instant, outside: SocketAddr) -> Option<SocketAddr> {
-        let mapping = self.mappings.iter().find(|mapping| mapping.1 == outside)?;
+        let open = |mapping: &&(SocketAddr, SocketAddr, Instant)| mapping.1 == outside;
+        let mapping = self.mappings.iter().rev().find(open)?;
+        if self.shut.contains(&outside) {
+            return None;
+        }
         (now.saturating_since(mapping.2) < self.forgets).then_some(mapping.0)
     }
 }

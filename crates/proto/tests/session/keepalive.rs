@@ -2,12 +2,15 @@
 //! for, however long it remembers. Who is silent for days rests, and is called.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use crate::pair::{DELAY, Datagram, ELSEWHERE, Nat, Pair, packet, syn};
 use rove_proto::crypto::{Rng, SeededRng};
 use rove_proto::error::{CloseCode, DropReason};
-use rove_proto::node::{Command, PeerState};
+use rove_proto::id::LinkId;
+use rove_proto::multipath::Mode;
+use rove_proto::node::{Command, Link, PeerState};
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
 
@@ -325,16 +328,90 @@ fn listen(pair: &mut Pair, pause: Duration, time: Duration) -> Duration {
     longest.max(pair.now.saturating_since(last))
 }
 
+/// What stands in front of a listener.
+#[derive(Clone, Copy, Debug)]
+enum Ahead {
+    NewPort,
+    SamePort,
+    Firewall6,
+}
+
+/// A session through `what`, by one link or by two that carry together.
+fn listener(what: Ahead, mode: Mode) -> Pair {
+    let mut pair = Pair::new(None);
+    let mut nat = Nat::new(seconds(120));
+    nat.keeps_ports = !matches!(what, Ahead::NewPort);
+    if let Ahead::Firewall6 = what {
+        let at: SocketAddr = "[2001:db8::1]:4433".parse().unwrap();
+        pair.gateway_at = vec![at];
+        let link = Link {
+            id: LinkId(1),
+            addresses: vec!["2001:db8:5::5".parse().unwrap()],
+            stands_by: false,
+        };
+        pair.tell_client(Command::SetLinks(vec![link]));
+        pair.tell_client(Command::SetRemotes { peer: pair.gateway_key, remotes: vec![at] });
+    }
+    pair.nat = Some(nat);
+    pair.admit_client();
+    pair.tell_client(Command::SetMode(mode));
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(seconds(1));
+    assert_eq!(pair.state(), PeerState::Up, "{what:?}");
+    pair
+}
+
+/// However often a mapping is lost, and however soon again.
 #[test]
 fn a_listener_whose_mapping_is_lost_hears_again_within_five_seconds() {
-    for pause in [20, 100, 500, 1_000].map(Duration::from_millis) {
-        let mut pair = behind_nat(120);
-        for round in 0..3 {
-            let heard = listen(&mut pair, pause, seconds(20));
-            assert!(heard <= pause + DELAY, "{heard:?} before anything was lost");
-            pair.nat.as_mut().unwrap().forget();
-            let silent = listen(&mut pair, pause, seconds(20));
-            assert!(silent <= seconds(5), "silent for {silent:?}, round {round}, {pause:?} apart");
+    for what in [Ahead::NewPort, Ahead::SamePort, Ahead::Firewall6] {
+        for mode in [Mode::Backup, Mode::Full] {
+            for pause in [20, 100, 500, 1_000, 2_000, 5_000, 10_000].map(Duration::from_millis) {
+                let mut pair = listener(what, mode);
+                let heard = listen(&mut pair, pause, seconds(40));
+                assert!(heard <= pause + DELAY, "{heard:?} before anything was lost");
+                for (round, after) in [40, 3, 2, 1, 0, 5, 4, 30, 7, 6].into_iter().enumerate() {
+                    pair.nat.as_mut().unwrap().forget();
+                    let time = seconds(after).max(Duration::from_millis(300));
+                    let silent = listen(&mut pair, pause, time);
+                    // One packet of a slow stream is lost, and the next one arrives.
+                    let most = (pause + seconds(5)).max(pause * 2) + DELAY;
+                    assert!(silent <= most, "{silent:?}: {what:?}, {mode:?}, {pause:?}, {round}");
+                }
+                pair.run(seconds(5));
+                let silent = listen(&mut pair, pause, seconds(40));
+                assert!(silent <= pause + DELAY, "{silent:?} at last: {what:?}, {pause:?}");
+            }
+        }
+    }
+}
+
+/// For ten minutes, at moments that nobody can foresee.
+#[test]
+fn a_listener_behind_a_nat_that_forgets_all_the_time_hears_again_each_time() {
+    let mut rng = SeededRng::new(5);
+    for pause in [100, 1_000, 10_000].map(Duration::from_millis) {
+        let mut pair = listener(Ahead::NewPort, Mode::Backup);
+        listen(&mut pair, pause, seconds(40));
+        let mut last = (pair.now, pair.client_inner.len());
+        let end = pair.now + seconds(600);
+        let mut forgets_at = pair.now;
+        while pair.now < end {
+            if pair.now >= forgets_at {
+                pair.nat.as_mut().unwrap().forget();
+                let mut bytes = [0; 2];
+                rng.fill(&mut bytes);
+                let random = Duration::from_millis(u16::from_be_bytes(bytes).into());
+                forgets_at = pair.now + pause * 2 + seconds(5) + random / 4;
+            }
+            pair.send_back(&packet(100, true));
+            pair.run(pause);
+            if pair.client_inner.len() > last.1 {
+                last = (pair.now, pair.client_inner.len());
+            }
+            let silent = pair.now.saturating_since(last.0);
+            let most = (pause + seconds(5)).max(pause * 2) + DELAY;
+            assert!(silent <= most, "{silent:?}, {pause:?} apart");
         }
     }
 }
@@ -343,13 +420,15 @@ fn a_listener_whose_mapping_is_lost_hears_again_within_five_seconds() {
 fn streams_that_end_cost_little_however_many_there_are() {
     let mut pair = Pair::up();
     let mut asked = 0;
+    let mut streams = 0;
     for _ in 0..24 * 60 {
+        let before = pair.bytes;
         listen(&mut pair, Duration::from_millis(100), seconds(4));
         pair.run(Duration::from_millis(500)); // what is owed for it
-        let before = pair.sent;
+        streams += pair.bytes - before;
+        let before = pair.bytes;
         pair.run(seconds(55));
-        asked += pair.sent - before;
+        asked += pair.bytes - before;
     }
-    // 30 at once and 240 in a day, each with its answer.
-    assert!((100..=2 * 271).contains(&asked), "{asked} datagrams in a day");
+    assert!(asked > 0 && asked * 33 <= streams, "{asked} of {streams} bytes in a day");
 }
