@@ -21,6 +21,7 @@ fn link() -> Link {
         default_v4: None,
         default_v6: None,
         routes: Vec::new(),
+        attached: Vec::new(),
     }
 }
 

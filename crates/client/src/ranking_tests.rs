@@ -28,6 +28,7 @@ fn link(index: u32, metric: Option<u32>) -> Link {
         default_v4: metric,
         default_v6: None,
         routes: Vec::new(),
+        attached: Vec::new(),
     }
 }
 

@@ -24,6 +24,7 @@ fn link(name: &str, addresses: &[&str]) -> Link {
         default_v4: None,
         default_v6: None,
         routes: Vec::new(),
+        attached: Vec::new(),
     }
 }
 

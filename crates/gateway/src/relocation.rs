@@ -93,6 +93,7 @@ mod tests {
             default_v4: None,
             default_v6: None,
             routes: Vec::new(),
+            attached: Vec::new(),
         };
         let moved = |to: &str, listen: &[&str]| -> Vec<String> {
             let listen: Vec<SocketAddr> = listen.iter().map(|at| at.parse().unwrap()).collect();

@@ -81,6 +81,10 @@ pub struct Link {
     /// only a table other than the main one has a default route. Sorted, at most [`ROUTES_MAX`];
     /// none of a family that has a default route.
     pub routes: Vec<IpNet>,
+    /// Networks besides those of its addresses that the link reaches without a router, for example
+    /// the prefix of a router advertisement beside an address of DHCPv6. Sorted, at most
+    /// [`ROUTES_MAX`].
+    pub attached: Vec<IpNet>,
 }
 
 /// Networks recorded for one link. A link with more usually has a default route as well.
@@ -166,8 +170,10 @@ pub fn snapshot() -> Result<Vec<Link>, Error> {
     for link in links.values_mut() {
         let has_default = [link.default_v4.is_some(), link.default_v6.is_some()];
         link.routes.retain(|net| !has_default[usize::from(net.addr().is_ipv6())]);
-        link.routes.sort_unstable();
-        link.routes.dedup();
+        for networks in [&mut link.routes, &mut link.attached] {
+            networks.sort_unstable();
+            networks.dedup();
+        }
     }
     Ok(links.into_values().collect())
 }
@@ -232,6 +238,7 @@ pub(crate) fn read_link(message: &LinkMessage) -> Option<Link> {
         default_v4: None,
         default_v6: None,
         routes: Vec::new(),
+        attached: Vec::new(),
     })
 }
 
@@ -314,20 +321,18 @@ pub(crate) struct Route {
     to: IpNet,
     metric: u32,
     is_main: bool,
+    /// It leads to a router.
+    is_routed: bool,
     /// The links that it leads through.
     through: Vec<u32>,
 }
 
 impl Route {
     fn add_to(self, links: &mut BTreeMap<u32, Link>) {
-        for index in self.through {
-            let Some(link) = links.get_mut(&index) else { continue };
+        for index in &self.through {
+            let Some(link) = links.get_mut(index) else { continue };
             if self.to.prefix_len() != 0 || !self.is_main {
-                // The routes of a tunnel do not matter here, and may be many.
-                let is_noted = link.kind != LinkKind::Tunnel && link.routes.len() < ROUTES_MAX;
-                if is_noted && !link.addresses.iter().any(|own| own.trunc() == self.to) {
-                    link.routes.push(self.to);
-                }
+                self.note(link);
                 continue;
             }
             let slot = match self.to {
@@ -335,6 +340,20 @@ impl Route {
                 IpNet::V6(_) => &mut link.default_v6,
             };
             *slot = Some(slot.map_or(self.metric, |known| known.min(self.metric)));
+        }
+    }
+
+    fn note(&self, link: &mut Link) {
+        // The routes of a tunnel do not matter here, and may be many.
+        let is_own = link.addresses.iter().any(|own| own.trunc() == self.to);
+        if link.kind == LinkKind::Tunnel || is_own {
+            return;
+        }
+        if link.routes.len() < ROUTES_MAX {
+            link.routes.push(self.to);
+        }
+        if !self.is_routed && self.to.prefix_len() > 0 && link.attached.len() < ROUTES_MAX {
+            link.attached.push(self.to);
         }
     }
 }
@@ -351,6 +370,7 @@ pub(crate) fn read_route(message: &RouteMessage) -> Option<Route> {
     };
     let (mut to, mut metric, mut through) = (everywhere, 0, Vec::new());
     let mut table = u32::from(header.table);
+    let mut is_routed = false;
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Destination(RouteAddress::Inet(address)) => to = (*address).into(),
@@ -358,7 +378,9 @@ pub(crate) fn read_route(message: &RouteMessage) -> Option<Route> {
             RouteAttribute::Priority(priority) => metric = *priority,
             RouteAttribute::Table(number) => table = *number,
             RouteAttribute::Oif(index) => through.push(*index),
+            RouteAttribute::Gateway(_) | RouteAttribute::Via(_) => is_routed = true,
             RouteAttribute::MultiPath(hops) => {
+                is_routed = true;
                 through.extend(hops.iter().map(|hop| hop.interface_index));
             }
             _ => {}
@@ -368,5 +390,5 @@ pub(crate) fn read_route(message: &RouteMessage) -> Option<Route> {
     // Every link has routes for link-local prefixes and for multicast.
     let is_of_link = reaches_link_only(to) || to.addr().is_multicast();
     let is_main = table == u32::from(RouteHeader::RT_TABLE_MAIN);
-    (!is_of_link).then_some(Route { to, metric, is_main, through })
+    (!is_of_link).then_some(Route { to, metric, is_main, is_routed, through })
 }

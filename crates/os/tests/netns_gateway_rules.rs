@@ -14,7 +14,7 @@ use std::{
 
 use ipnet::IpNet;
 use rove_os::{
-    plan::{Applier, Firewall, Places, Plan},
+    plan::{Applier, Destination, Firewall, Places, Plan},
     tun::{Tun, TunOptions},
 };
 use support::{capture::Capture, has_program, in_namespace, net, skip_inside};
@@ -96,7 +96,8 @@ fn places(dir: &Path) -> Places {
 }
 
 fn nat() -> Firewall {
-    Firewall { nat: true, udp_ports: vec![4_500], tcp_ports: vec![4_500] }
+    let ports = vec![4_500];
+    Firewall { nat: true, udp_ports: ports.clone(), tcp_ports: ports, ..Firewall::default() }
 }
 
 fn nft(line: &str) {
@@ -104,11 +105,17 @@ fn nft(line: &str) {
     assert!(status.success(), "{line}");
 }
 
-/// An inner packet of a client. It has no transport checksum, because routers do not check it.
+/// An inner packet of a client to a host of the Internet.
 fn packet(v6: bool, protocol: u8, transport: &[u8]) -> Vec<u8> {
-    let at = usize::from(v6);
+    packet_to(HOST[usize::from(v6)], protocol, transport)
+}
+
+/// An inner packet of a client.
+fn packet_to(to: &str, protocol: u8, transport: &[u8]) -> Vec<u8> {
+    let to: IpAddr = to.parse().unwrap();
+    let (at, v6) = (usize::from(to.is_ipv6()), to.is_ipv6());
     let length = u16::try_from(transport.len()).unwrap();
-    let mut packet = match (CLIENT[at].parse().unwrap(), HOST[at].parse().unwrap()) {
+    let mut packet = match (CLIENT[at].parse().unwrap(), to) {
         (IpAddr::V4(client), IpAddr::V4(host)) => {
             let [high, low] = (20 + length).to_be_bytes();
             let mut header = vec![0x45, 0, high, low, 0, 1, 0, 0, 64, protocol, 0, 0];
@@ -308,6 +315,65 @@ fn what_began_without_the_ruleset_is_translated_when_it_is_back() {
         gateway.capture.packets();
         let came = gateway.send(&flow);
         assert_eq!(ends(&came[0]).0, "192.168.5.2".parse::<IpAddr>().unwrap());
+    });
+}
+
+/// The addresses that a host has besides those of its links: of services that many hosts offer
+/// (anycast), or that move between two hosts (VRRP). IPv6 ones of the latter are deprecated.
+#[test]
+fn clients_reach_this_host_at_no_address_that_is_not_admitted() {
+    in_namespace("clients_reach_this_host_at_no_address_that_is_not_admitted", || {
+        const SERVICE: [&str; 2] = ["203.0.113.53", "2001:db8:53::1"];
+        let mut gateway = Gateway::new(nat());
+        let add = |device: &str, address: &str, options: &str| {
+            let line = format!("ip addr add {address} dev {device} {options}");
+            assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success(), "{line}");
+        };
+        // After the ruleset.
+        add("lo", SERVICE[0], "");
+        add("lo", SERVICE[1], "preferred_lft 0");
+        net::up("lo");
+        let inner = ["10.7.0.1", "fd07::1"];
+        let own = [SERVICE, inner, ["192.168.5.2", "fd05::2"]].concat();
+        let everywhere = ["0.0.0.0:53", "[::]:54"].map(|at| std::net::UdpSocket::bind(at).unwrap());
+        everywhere.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+        let [v4, v6] = &everywhere;
+        let reached = |gateway: &mut Gateway, to: &str, port: u16| {
+            let mut datagram = udp(5_000);
+            datagram[2..4].copy_from_slice(&port.to_be_bytes());
+            gateway.device.write([&packet_to(to, UDP, &datagram)[..]]).unwrap();
+            let socket = if port == 53 && !to.contains(':') { v4 } else { v6 };
+            socket.recv_from(&mut [0; 100]).is_ok()
+        };
+        for to in &own {
+            let port = if to.contains(':') { 54 } else { 53 };
+            // The gateway's own name server is at port 53 of the inner addresses.
+            let expected = *to == inner[0];
+            assert_eq!(reached(&mut gateway, to, port), expected, "{to}");
+        }
+        let broadcast = ["10.7.0.255", "192.168.5.255", "255.255.255.255", "224.0.0.1"];
+        for to in broadcast {
+            assert!(!reached(&mut gateway, to, 53), "{to}");
+        }
+        let admit = |to: &str, port| Destination { to: to.parse().unwrap(), port };
+        let admitted = vec![
+            admit("203.0.113.53/32", Some(53)),
+            admit("2001:db8:53::/64", None),
+            admit("192.168.5.2/32", Some(54)),
+        ];
+        gateway.apply(Firewall { admitted, ..nat() });
+        for (to, port, expected) in [
+            (SERVICE[0], 53, true),
+            (SERVICE[0], 54, false),
+            (SERVICE[1], 54, true),
+            ("192.168.5.2", 53, false),
+            ("192.168.5.2", 54, true),
+            ("fd05::2", 54, false),
+            (inner[1], 54, false),
+            (inner[0], 53, true),
+        ] {
+            assert_eq!(reached(&mut gateway, to, port), expected, "{to} at port {port}");
+        }
     });
 }
 

@@ -312,6 +312,61 @@ fn a_client_does_not_shadow_the_gateways_port() {
     });
 }
 
+/// Services at public addresses on `lo` (anycast, VRRP), also behind another program's port
+/// forwarding, and hosts with public addresses in the gateway's own network.
+#[test]
+fn clients_reach_the_gateways_neighbours_and_not_the_gateway() {
+    in_namespace("clients_reach_the_gateways_neighbours_and_not_the_gateway", || {
+        let lab = Lab::new("a gateway's own addresses");
+        sh("ip -n gateway addr add 198.51.100.53/32 dev lo
+            ip -n gateway addr add 2001:db8:53::1/128 dev lo");
+        let _gateway = with_nat(&lab);
+        let (neighbour, neighbour_v6) = ("192.0.2.254:8080", "[2001:db8:a::1]:8080");
+        serve_pattern("router", neighbour, 1_000);
+        serve_pattern("router", neighbour_v6, 1_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        assert_eq!(download("client", neighbour).unwrap(), pattern(1_000));
+        assert!(!reaches("client", neighbour_v6), "a home network has public IPv6 addresses");
+
+        // The kernel has the later ones at once, Rove a moment later or, for a local route, never.
+        sh("ip -n gateway addr add 198.51.100.54/32 dev to-router
+            ip -n gateway addr add 2001:db8:53::2/128 dev lo preferred_lft 0
+            ip -n gateway route add local 198.51.101.0/24 dev lo
+            nsenter --net=/run/netns/gateway nft 'table ip containers { chain c {
+                type nat hook prerouting priority dstnat
+                fib daddr type local tcp dport 8888 dnat to 192.0.2.254:8080; }; }'");
+        let own = [
+            "198.51.100.53:8080",
+            "[2001:db8:53::1]:8080",
+            "198.51.100.54:8080",
+            "[2001:db8:53::2]:8080",
+            "198.51.101.7:8080",
+            "192.0.2.1:8080",
+            "10.77.0.1:8080",
+        ];
+        own.iter().for_each(|at| drop(serve_pattern("gateway", at, 1_000)));
+        assert!(own[..6].iter().all(|at| reaches("gateway", at)), "the services work");
+        for closed in own.iter().chain(&["198.51.100.53:8888", "198.51.101.7:8888"]) {
+            assert!(!reaches("client", closed), "{closed}");
+        }
+        serve_pattern("gateway", "10.77.0.1:53", 1_000);
+        assert!(reaches("client", "10.77.0.1:53"), "the gateway's own name server");
+
+        let allow = "gateway allow laptop 198.51.100.53:8080 2001:db8:53::2 198.51.101.0/24:8888";
+        lab.rove("gateway", allow).ok();
+        for open in ["198.51.100.53:8080", "[2001:db8:53::2]:8080", "198.51.101.7:8888"] {
+            assert_eq!(download("client", open).unwrap(), pattern(1_000), "{open}");
+        }
+        for closed in ["198.51.100.53:8888", "198.51.101.7:8080", "[2001:db8:53::1]:8080"] {
+            assert!(!reaches("client", closed), "{closed}");
+        }
+        lab.rove("gateway", "gateway allow laptop --reset").ok();
+        assert!(!reaches("client", own[0]));
+        lab.rove("client", "down").ok();
+    });
+}
+
 /// Starts the gateway as in a container: kernel settings are read-only.
 fn in_a_container(lab: &Lab) -> Running {
     let script = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys

@@ -80,6 +80,7 @@ mod tests {
             default_v4: None,
             default_v6: None,
             routes: Vec::new(),
+            attached: Vec::new(),
         };
         let ethernet = LinkKind::Ethernet;
         let unplugged = Link { carrier: false, ..link(5, "docker0", ethernet, &["172.17.0.1/16"]) };

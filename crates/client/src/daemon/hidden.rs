@@ -92,6 +92,7 @@ mod tests {
             default_v4: None,
             default_v6: None,
             routes: Vec::new(),
+            attached: Vec::new(),
         }
     }
 

@@ -167,6 +167,7 @@ fn something_else_carries_only_if_that_is_proven() {
             default_v4: Some(100),
             default_v6: None,
             routes: Vec::new(),
+            attached: Vec::new(),
         },
         standing: Standing::Sound,
         signal: None,

@@ -46,6 +46,8 @@ pub struct Config {
     pub nat: bool,
     /// Whether Rove filters what passes between the tunnel and other networks; always with NAT.
     pub firewall: bool,
+    /// Which hosts on the gateway's own links belong to the Internet.
+    pub(crate) neighbours: Neighbours,
     /// Where peers are remembered.
     pub(crate) store: StoreUrl,
     /// Between which addresses it hops, if it does.
@@ -54,6 +56,20 @@ pub struct Config {
     pub(crate) persistence: Persistence,
     /// What is logged.
     pub(crate) log: LogConfig,
+}
+
+/// Which hosts with public addresses, on the links that lead the gateway to the Internet, clients
+/// may contact like the rest of the Internet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Neighbours {
+    /// None.
+    None,
+    /// Those with IPv4 addresses. A home network has private ones.
+    #[default]
+    Ipv4,
+    /// All. A home network has public IPv6 addresses, and its router's firewall protects them from
+    /// the Internet, but not from the gateway.
+    All,
 }
 
 /// Where a gateway remembers its peers.
@@ -85,6 +101,7 @@ struct RawGateway {
     interface: Option<Spanned<String>>,
     nat: Option<bool>,
     firewall: Option<Spanned<bool>>,
+    neighbours: Option<Spanned<String>>,
     store: Option<Spanned<String>>,
     hop: Option<RawHop>,
 }
@@ -135,6 +152,8 @@ impl Config {
             let message = "cannot be false with nat = true: set nat = false, too";
             return Err(source.invalid(&key.span(), "gateway.firewall", message));
         }
+        let neighbours = raw.neighbours.as_ref();
+        let neighbours = neighbours.map(|word| source.value("gateway.neighbours", word));
         let hop =
             raw.hop.as_ref().map(|hop| hop.validate(source, places, &networks)).transpose()?;
         Ok(Self {
@@ -148,6 +167,7 @@ impl Config {
             interface,
             nat,
             firewall,
+            neighbours: neighbours.transpose()?.unwrap_or_default(),
             store: store.transpose()?.unwrap_or_default(),
             log: log.validate(source)?,
             endpoints,
@@ -185,6 +205,7 @@ impl Config {
             interface,
             nat,
             firewall,
+            neighbours: Neighbours::default(),
             store,
             hop: None,
             persistence: Persistence::default(),
@@ -259,6 +280,11 @@ nat = {nat}
 # Drop packets of no connection, and let only clients begin connections into the tunnel. It needs
 # nft. Without nat it can be false, if another firewall filters forwarded packets.
 # firewall = true
+
+# Hosts with public addresses in this gateway's own networks that clients may reach like the rest
+# of the Internet: "ipv4", "all" or "none". With "all", clients reach devices of a home network by
+# IPv6, past the firewall of its router.
+# neighbours = "ipv4"
 
 # Where peers are remembered, relative to this directory.
 store = "{store}"
@@ -369,6 +395,19 @@ impl FromStr for StoreUrl {
                 "{text:?} is no store of this version: write redb:FILE, for example \
                  redb:gateway.redb"
             ))),
+        }
+    }
+}
+
+impl FromStr for Neighbours {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        match text {
+            "none" => Ok(Self::None),
+            "ipv4" => Ok(Self::Ipv4),
+            "all" => Ok(Self::All),
+            _ => Err(Misspelt::new(format!("{text:?} is not \"ipv4\", \"all\" or \"none\""))),
         }
     }
 }

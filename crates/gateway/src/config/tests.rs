@@ -97,6 +97,7 @@ fn errors_name_line_key_and_cure() {
         ("interface = \"a/b\"", "gateway.interface"),
         ("store = \"etcd://x\"", "gateway.store"),
         ("nat = \"yes\"", "gateway.nat"),
+        ("neighbours = \"some\"", "gateway.neighbours"),
         ("firewall = false", "gateway.firewall"),
         ("[log]\nlevel = \"loud\"", "log.level"),
         ("[log]\nformat = \"xml\"", "log.format"),

@@ -113,7 +113,7 @@ impl Daemon {
         if let Some(peer) = self.gateway.ledger.registry().peer(key).cloned() {
             tracing::info!("a peer enrolled");
             self.admit(&peer);
-            if !peer.subnets.is_empty() {
+            if !peer.subnets.is_empty() || !peer.allowed.is_empty() {
                 self.replan();
             }
         }

@@ -228,6 +228,7 @@ mod tests {
             default_v4: v4,
             default_v6: v6,
             routes: Vec::new(),
+            attached: Vec::new(),
         }
     }
 

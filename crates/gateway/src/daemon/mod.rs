@@ -40,7 +40,7 @@ use rove_host::values::Lease;
 use rove_host::{confine, encoding, files, log, node};
 use rove_os::links::Link;
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, Firewall, MARK, Part, Places, Plan};
+use rove_os::plan::{Applier, Destination, Firewall, MARK, Part, Places, Plan};
 use rove_os::watch::Change;
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
@@ -95,7 +95,8 @@ fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Re
     let mut listening = Listening::default();
     let sockets = listening.open_all(&gateway.config.listen)?;
     let (entrances, streams) = Entrances::begin(&gateway.config)?;
-    plan.firewall = firewall(&gateway.config, &listening, &entrances);
+    let admitted = plan::admitted(&gateway.config, gateway.ledger.registry(), &present);
+    plan.firewall = firewall(&gateway.config, admitted, &listening, &entrances);
     let listener = Listener::bind(&socket)?;
     let took_over = applier.has_leftovers();
     let tun = applier.open_device(&plan)?;
@@ -152,8 +153,13 @@ fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Re
 }
 
 /// The gateway's settings for the host's firewall; `None` if the operator has another firewall.
-fn firewall(config: &Config, listening: &Listening, entrances: &Entrances) -> Option<Firewall> {
-    let all = || plan::firewall(config, listening.places(), entrances.places());
+fn firewall(
+    config: &Config,
+    admitted: Vec<Destination>,
+    listening: &Listening,
+    entrances: &Entrances,
+) -> Option<Firewall> {
+    let all = || plan::firewall(config, admitted, listening.places(), entrances.places());
     config.firewall.then(all)
 }
 
@@ -290,7 +296,7 @@ impl Daemon {
     }
 
     fn carry_out(&mut self, request: Request) -> Result<Answer> {
-        let replan = matches!(request, Request::Revoke { .. });
+        let replan = matches!(request, Request::Revoke { .. } | Request::Allow { .. });
         if request == Request::Reload {
             return Ok(self.reload()?.into());
         }
@@ -464,7 +470,9 @@ impl Daemon {
         let mut plan = plan::gateway(&self.gateway.config, &self.own, registry, &self.links);
         let hop = self.hop.as_ref();
         plan.link_addresses = hop.map_or_else(Vec::new, |hop| hop.addresses(&self.links));
-        plan.firewall = firewall(&self.gateway.config, &self.listening, &self.entrances);
+        let admitted = plan::admitted(&self.gateway.config, registry, &self.links);
+        let (listening, entrances) = (&self.listening, &self.entrances);
+        plan.firewall = firewall(&self.gateway.config, admitted, listening, entrances);
         if plan == self.plan {
             return Ok(Replanned::Same);
         }

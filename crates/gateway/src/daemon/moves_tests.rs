@@ -17,6 +17,7 @@ fn link(addresses: &[&str], default: bool) -> Link {
         default_v4: default.then_some(0),
         default_v6: default.then_some(0),
         routes: Vec::new(),
+        attached: Vec::new(),
     }
 }
 

@@ -8,16 +8,19 @@ use ipnet::IpNet;
 use rove_host::inner::{TUN_MTU, prefix};
 use rove_host::values::Lease;
 use rove_os::links::{Link, LinkKind};
-use rove_os::plan::{Firewall, Plan};
+use rove_os::plan::{Destination, Firewall, LIST_MAX, Plan};
 use rove_proto::role::{Access, Allow};
 use rove_proto::wire::control::{Lease as CoreLease, Prefix};
 
-use crate::config::{Config, HopConfig};
+use crate::config::{Config, HopConfig, Neighbours};
 use crate::ledger::{Peer, Registry, SUBNETS_IN_ALL_MAX};
 use crate::subnets;
 
 /// Where name servers are asked (RFC 1035 section 4.2).
 const DNS_PORT: u16 = 53;
+/// The shortest IPv6 prefix whose route without a router leads to hosts of the link itself. Shorter
+/// ones stand for the Internet, on a link to a single router.
+const ATTACHED_MIN: u8 = 48;
 
 /// A gateway's host, whose links are `links`.
 pub(super) fn gateway(config: &Config, own: &Lease, registry: &Registry, links: &[Link]) -> Plan {
@@ -35,9 +38,10 @@ pub(super) fn gateway(config: &Config, own: &Lease, registry: &Registry, links: 
     }
 }
 
-/// The firewall of a gateway that listens at these addresses.
+/// The firewall of a gateway that listens at these addresses and admits clients to `admitted`.
 pub(super) fn firewall(
     config: &Config,
+    admitted: Vec<Destination>,
     udp: impl Iterator<Item = SocketAddr>,
     tcp: impl Iterator<Item = SocketAddr>,
 ) -> Firewall {
@@ -46,7 +50,24 @@ pub(super) fn firewall(
         ports.into_iter().collect()
     };
     let (udp_ports, tcp_ports) = (ports(&mut { udp }), ports(&mut { tcp }));
-    Firewall { nat: config.nat, udp_ports, tcp_ports }
+    Firewall { nat: config.nat, udp_ports, tcp_ports, admitted }
+}
+
+/// The destinations that any client may contact by name, for the case that they are addresses of
+/// this host: the core knows which client may. If there are too many, those that are addresses of
+/// `links` come first.
+pub(super) fn admitted(config: &Config, registry: &Registry, links: &[Link]) -> Vec<Destination> {
+    let servers = config.dns.iter();
+    let servers = servers.map(|&to| Destination { to: to.into(), port: Some(DNS_PORT) });
+    let allowed = registry.peers().filter(|peer| peer.is_enrolled()).flat_map(|peer| &peer.allowed);
+    let allowed = allowed.map(|to| Destination { to: to.network, port: to.port });
+    let all: BTreeSet<Destination> = servers.chain(allowed).collect();
+    let is_own = |to: &IpNet| {
+        let mut own = links.iter().flat_map(|link| &link.addresses);
+        own.any(|own| to.contains(&own.addr()) || own.contains(to))
+    };
+    let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| is_own(&one.to));
+    own.into_iter().chain(others).take(LIST_MAX).collect()
 }
 
 /// The networks behind a peer: those that it `advertised`, as far as its invite grants them.
@@ -104,15 +125,59 @@ pub(super) fn access(
     let allowed = allowed.map(|to| Allow { to: prefix(to.network), port: to.port });
     let allow = servers.chain(allowed).collect();
     let gateway = gateway.addresses().collect();
-    let mut local = local_networks(links, config.interface.as_str());
+    let mut local = local_networks(config, links);
     local.extend(config.hop.iter().flat_map(HopConfig::networks).map(prefix));
     Access::Restricted { own, gateway, internet: true, local, allow }
 }
 
-/// The gateway's own networks, which are not the Internet even where their addresses are public.
-fn local_networks(links: &[Link], tunnel: &str) -> Vec<Prefix> {
-    let own = links.iter().filter(|link| link.kind != LinkKind::Loopback && link.name != tunnel);
-    own.flat_map(|link| link.addresses.iter().map(|net| prefix(net.trunc()))).collect()
+/// Public addresses that are not the Internet: those of the gateway itself, of other clients, and
+/// of hosts around it that count as private.
+fn local_networks(config: &Config, links: &[Link]) -> Vec<Prefix> {
+    let tunnel = config.interface.as_str();
+    let outside = links.iter().filter(|link| link.name != tunnel);
+    let around = outside.flat_map(|link| of_link(config.neighbours, link));
+    let all: Vec<IpNet> = around.chain(config.networks.iter()).collect();
+    IpNet::aggregate(&all).into_iter().map(prefix).collect()
+}
+
+/// The gateway's own addresses on a link, and the link's networks that clients may not reach.
+fn of_link(neighbours: Neighbours, link: &Link) -> Vec<IpNet> {
+    let v6_routes = link.attached.iter().filter(|net| {
+        net.addr().is_ipv6() && net.prefix_len() >= ATTACHED_MIN && neighbours != Neighbours::All
+    });
+    let mut local: Vec<IpNet> = v6_routes.copied().collect();
+    for net in &link.addresses {
+        if are_open(neighbours, link, net.addr().is_ipv4()) {
+            local.push(net.addr().into());
+            local.extend(broadcasts(net));
+        } else {
+            local.push(net.trunc());
+        }
+    }
+    local
+}
+
+/// Whether hosts on this link with public addresses belong to the Internet. The kernel itself
+/// answers at every address of a network on `lo`. On a link that does not lead out are machines of
+/// the operator.
+fn are_open(neighbours: Neighbours, link: &Link, v4: bool) -> bool {
+    let family = match neighbours {
+        Neighbours::None => false,
+        Neighbours::Ipv4 => v4,
+        Neighbours::All => true,
+    };
+    family && link.kind != LinkKind::Loopback && link.leads_out(v4)
+}
+
+/// The addresses of a network that reach all of its hosts at once (RFC 919; networks of one or two
+/// addresses have none, RFC 3021).
+fn broadcasts(net: &IpNet) -> Vec<IpNet> {
+    match net {
+        IpNet::V4(net) if net.prefix_len() <= 30 => {
+            [net.network(), net.broadcast()].map(|address| IpAddr::from(address).into()).into()
+        }
+        IpNet::V4(_) | IpNet::V6(_) => Vec::new(),
+    }
 }
 
 /// What a client is told of its lease.

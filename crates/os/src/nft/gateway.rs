@@ -4,6 +4,9 @@
 //! Its chains, in the order in which a packet passes them:
 //! - `guard`, before connection tracking: only packets from the tunnel may have an inner source
 //!   address, and the gateway's own inner addresses answer only there.
+//! - `enter`, after connection tracking and before NAT: decides about new connections from the
+//!   tunnel. `to_host` admits those to this host itself. They may contact the gateway's inner
+//!   addresses for pings and names, and destinations that the operator allows by name.
 //! - `forward` drops packets that belong to no connection. Into the tunnel it admits replies to
 //!   connections of clients and packets to a subnet behind a client. It also admits packets that
 //!   the host's own DNAT rules forward to a client, and packets from other clients.
@@ -18,7 +21,7 @@
 //! this table left alone. A kernel without ARP filtering answers ARP requests for the gateway's
 //! inner address.
 
-use std::ops::RangeInclusive;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -26,10 +29,13 @@ use serde_json::{Value, json};
 use super::ruleset::{
     accept, chain, equals, matches, meta, networks_by_family, payload, replace, rule,
 };
-use crate::plan::{GATEWAY_TABLE, Gate};
+use crate::plan::{Destination, GATEWAY_TABLE, Gate};
 
 /// Before connection tracking (-200) and all filters.
 const GUARD: i32 = -300;
+/// After connection tracking (-200) and before destination NAT (-100), which may lead a packet for
+/// this host elsewhere, for example into a container.
+const ENTER: i32 = -150;
 /// Before the usual filters (0), which then see only accepted packets.
 const FORWARD: i32 = -10;
 /// Before other programs' source NAT (100): the first rule that translates a connection decides its
@@ -43,6 +49,10 @@ const ZONE: u32 = 0x726f;
 /// The end of the system ports (RFC 6335), where hosts have services. They are never used as a
 /// translated source port.
 const SYSTEM_PORTS: u16 = 1_024;
+/// Where name servers are asked (RFC 1035, section 4.2).
+const DNS_PORT: u16 = 53;
+/// Packets that this host receives itself. Broadcast and multicast packets reach its services too.
+const LOCAL: [&str; 4] = ["local", "broadcast", "multicast", "anycast"];
 /// A connection keeps its source port if the range of free ports around it has at least this size,
 /// so that other connections find a port too.
 const RUN_MIN: usize = 1_024;
@@ -50,11 +60,16 @@ const RUN_MIN: usize = 1_024;
 /// The commands that replace an earlier ruleset by this one.
 pub(super) fn gateway(gate: &Gate) -> Vec<Value> {
     let mut commands = replace(GATEWAY_TABLE);
+    commands.push(json!({ "add": { "chain": {
+        "family": "inet", "table": GATEWAY_TABLE, "name": "to_host",
+    } } }));
+    commands.extend(to_host(gate).into_iter().map(|expr| rule(GATEWAY_TABLE, "to_host", expr)));
     let mut base = |name, kind, hook, priority, rules: Vec<Vec<Value>>| {
         commands.push(chain(GATEWAY_TABLE, name, kind, hook, priority, "accept"));
         commands.extend(rules.into_iter().map(|expr| rule(GATEWAY_TABLE, name, expr)));
     };
     base("guard", "filter", "prerouting", GUARD, guard(gate));
+    base("enter", "filter", "prerouting", ENTER, enter(gate));
     base("forward", "filter", "forward", FORWARD, forward(gate));
     if gate.nat {
         base("translate", "nat", "postrouting", TRANSLATE, translate(gate));
@@ -121,10 +136,61 @@ fn guard(gate: &Gate) -> Vec<Vec<Value>> {
     rules
 }
 
+/// The kernel knows all addresses of this host at once: of `lo`, of other links, deprecated ones,
+/// and those that were added a moment ago.
+fn enter(gate: &Gate) -> Vec<Vec<Value>> {
+    let kind = json!({ "fib": { "result": "type", "flags": ["daddr"] } });
+    vec![
+        vec![matches("!=", meta("iifname"), json!(gate.device)), accept()],
+        // Replies to connections that this host opened.
+        vec![states(&["established", "related"]), accept()],
+        vec![equals(kind, json!({ "set": LOCAL })), json!({ "jump": { "target": "to_host" } })],
+    ]
+}
+
+fn to_host(gate: &Gate) -> Vec<Vec<Value>> {
+    let mut rules = Vec::new();
+    let own: Vec<IpNet> = gate.own.iter().copied().map(IpNet::from).collect();
+    for family in networks_by_family(&own) {
+        let to = || address("==", "daddr", &family);
+        let icmp = json!({ "set": ["icmp", "ipv6-icmp"] });
+        rules.push(vec![to(), equals(meta("l4proto"), icmp), accept()]);
+        let [protocol, port] = at_port(DNS_PORT);
+        rules.push(vec![to(), protocol, port, accept()]);
+    }
+    for (port, networks) in by_port(&gate.admitted) {
+        for family in networks_by_family(&networks) {
+            let mut rule = vec![address("==", "daddr", &family)];
+            rule.extend(port.into_iter().flat_map(at_port));
+            rule.push(accept());
+            rules.push(rule);
+        }
+    }
+    rules.push(vec![drop()]);
+    rules
+}
+
+/// The networks that may be contacted at the same port, for every port.
+fn by_port(admitted: &[Destination]) -> BTreeMap<Option<u16>, Vec<IpNet>> {
+    let mut ports: BTreeMap<Option<u16>, Vec<IpNet>> = BTreeMap::new();
+    for &Destination { to, port } in admitted {
+        ports.entry(port).or_default().push(to);
+    }
+    ports
+}
+
+/// TCP and UDP to a port.
+fn at_port(port: u16) -> [Value; 2] {
+    let protocol = equals(meta("l4proto"), json!({ "set": ["tcp", "udp"] }));
+    [protocol, equals(payload("th", "dport"), json!(port))]
+}
+
+fn states(states: &[&str]) -> Value {
+    matches("in", json!({ "ct": { "key": "state" } }), json!(states))
+}
+
 fn forward(gate: &Gate) -> Vec<Vec<Value>> {
     let interface = |op, key| matches(op, meta(key), json!(gate.device));
-    let states =
-        |states: &[&str]| matches("in", json!({ "ct": { "key": "state" } }), json!(states));
     let mut rules = vec![
         vec![interface("!=", "iifname"), interface("!=", "oifname"), accept()],
         // NAT skips untracked packets: IPv6 neighbour discovery and listener reports.

@@ -10,8 +10,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Connection, Dns, GATEWAY_TABLE, GUARD_TABLE, KILL_SWITCH_TABLE, Plan, RULE_PRIORITY_INBOUND,
-    RULE_PRIORITY_TUNNEL, TABLE,
+    Connection, Destination, Dns, GATEWAY_TABLE, GUARD_TABLE, KILL_SWITCH_TABLE, Plan,
+    RULE_PRIORITY_INBOUND, RULE_PRIORITY_TUNNEL, TABLE,
     surroundings::{LocalNetwork, Surroundings},
 };
 use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
@@ -156,6 +156,9 @@ pub(crate) struct Gate {
     pub(crate) udp_ports: Vec<u16>,
     #[serde(default)]
     pub(crate) tcp_ports: Vec<u16>,
+    /// What clients may contact on this host, besides `own`.
+    #[serde(default)]
+    pub(crate) admitted: Vec<Destination>,
 }
 
 impl Gate {
@@ -306,6 +309,7 @@ pub(crate) fn items(plan: &Plan, around: &Surroundings) -> Vec<Item> {
             subnets: sorted(truncated(&plan.routes)),
             udp_ports: sorted(firewall.udp_ports.clone()),
             tcp_ports: sorted(firewall.tcp_ports.clone()),
+            admitted: sorted(firewall.admitted.clone()),
         }));
     }
     let own = plan.addresses.iter().map(|&net| alone_if_routed(net, plan));

@@ -138,6 +138,19 @@ pub struct Firewall {
     pub udp_ports: Vec<u16>,
     /// The same for TCP.
     pub tcp_ports: Vec<u16>,
+    /// Addresses of this host that clients may contact, besides the tunnel's own addresses. Others
+    /// refuse every connection from the tunnel.
+    pub admitted: Vec<Destination>,
+}
+
+/// What may be contacted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Destination {
+    /// The addresses.
+    pub to: IpNet,
+    /// The port of TCP and UDP; `None` for every port and protocol.
+    pub port: Option<u16>,
 }
 
 /// Further exceptions of the kill switch. It always allows DHCP, neighbour discovery, marked
@@ -240,6 +253,9 @@ impl Plan {
             self.firewall.iter().map(|firewall| [&firewall.udp_ports, &firewall.tcp_ports]);
         if listens.flatten().any(|ports| ports.len() > LIST_MAX) {
             return bad(format!("the gateway listens on more than {LIST_MAX} ports"));
+        }
+        if self.firewall.as_ref().is_some_and(|firewall| firewall.admitted.len() > LIST_MAX) {
+            return bad(format!("the gateway admits clients to more than {LIST_MAX} destinations"));
         }
         if self.subflows.len() > mptcp::ENDPOINTS_MAX {
             return bad(format!("more than {} subflows", mptcp::ENDPOINTS_MAX));

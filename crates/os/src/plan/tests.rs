@@ -46,6 +46,7 @@ fn link(name: &str, addresses: &[&str]) -> Link {
         default_v4: None,
         default_v6: None,
         routes: Vec::new(),
+        attached: Vec::new(),
     }
 }
 
@@ -136,7 +137,8 @@ fn packets_are_held_back_before_anything_leads_them_in() {
 
 #[test]
 fn a_gateways_firewall_stands_before_anything_is_forwarded() {
-    let firewall = Some(Firewall { nat: true, udp_ports: vec![4_500], tcp_ports: vec![443, 443] });
+    let (udp_ports, tcp_ports) = (vec![4_500], vec![443, 443]);
+    let firewall = Some(Firewall { nat: true, udp_ports, tcp_ports, ..Firewall::default() });
     let routes = nets(&["192.168.7.9/24"]);
     let items = items(&Plan { firewall, routes, forward: true, ..plan() });
     let Some(Item::Gateway(gate)) = items.first() else { panic!("{items:?}") };
@@ -238,6 +240,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
                     nat,
                     udp_ports: ports.to_vec(),
                     tcp_ports: ports[1..].to_vec(),
+                    admitted: Vec::new(),
                 }),
                 allow_lan,
                 forward,
