@@ -10,7 +10,7 @@ mod qos;
 
 use std::path::Path;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rove_host::config::{
     ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, Source,
 };
@@ -165,6 +165,14 @@ impl Config {
                  out route or kill-switch",
             ));
         }
+        if self.kill_switch
+            && let Some(family) = excludes_all(&self.exclude)
+        {
+            return Err(Misspelt::new(format!(
+                "exclude covers all {family} addresses, so the kill switch would let everything \
+                 out: exclude smaller networks, or leave out kill-switch"
+            )));
+        }
         if !self.streams && !self.paths.transport.has_udp() {
             return Err(Misspelt::new(
                 "a transport of tcp or mptcp needs streams: leave out one of the two",
@@ -189,6 +197,20 @@ impl Config {
         });
         self.paths.all_idle().chain(early).chain(domains).collect()
     }
+}
+
+/// The family whose public addresses the networks cover: alone, or put together.
+fn excludes_all(exclude: &[IpNet]) -> Option<&'static str> {
+    let merged = IpNet::aggregate(&exclude.iter().map(IpNet::trunc).collect());
+    let covers = |net: IpNet| merged.iter().any(|other| other.contains(&net));
+    // Private addresses and the loopback are no part of the Internet (RFC 1918, RFC 1122). The
+    // public rest of 172.0.0.0/8 and 192.0.0.0/8 is small.
+    let mut public = (1..=223).filter(|first| ![10, 127, 172, 192].contains(first));
+    if public.all(|first| covers(Ipv4Net::new_assert([first, 0, 0, 0].into(), 8).into())) {
+        return Some("IPv4");
+    }
+    // Global unicast addresses (RFC 4291 section 2.4, IANA).
+    covers(Ipv6Net::new_assert([0x2000, 0, 0, 0, 0, 0, 0, 0].into(), 3).into()).then_some("IPv6")
 }
 
 fn parse_networks(

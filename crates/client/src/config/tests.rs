@@ -24,6 +24,31 @@ fn client(text: &str) -> Result<Config, ConfigError> {
 }
 
 #[test]
+fn a_kill_switch_with_everything_excluded_is_refused() {
+    let halves = ["0.0.0.0/1", "128.0.0.0/1"].map(String::from).to_vec();
+    let without_private = (1..=223).filter(|first| ![10, 127, 172, 192].contains(first));
+    let without_private: Vec<String> = without_private.map(|n| format!("{n}.0.0.0/8")).collect();
+    for (exclude, family) in [
+        (vec!["0.0.0.0/0".to_owned()], "IPv4"),
+        (halves.clone(), "IPv4"),
+        (vec!["0.0.0.0/0".to_owned(), "10.0.0.0/8".to_owned()], "IPv4"),
+        (without_private, "IPv4"),
+        (vec!["::/0".to_owned()], "IPv6"),
+        (vec!["2000::/4".to_owned(), "3000::/4".to_owned()], "IPv6"),
+    ] {
+        let text = |on| format!("[client]\nkill-switch = {on}\nexclude = {exclude:?}\n");
+        let error = client(&text(true)).unwrap_err().to_string();
+        assert!(error.contains(&format!("exclude covers all {family} addresses")), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+        assert!(client(&text(false)).is_ok());
+    }
+    for exclude in [vec![halves[0].as_str()], vec!["10.0.0.0/8", "2001:db8::/32", "fc00::/7"]] {
+        let text = format!("[client]\nkill-switch = true\nexclude = {exclude:?}\n");
+        assert!(client(&text).is_ok(), "{exclude:?}");
+    }
+}
+
+#[test]
 fn a_client_may_name_domains_and_they_are_checked() {
     let config = client("[client]\ndomains = [\"Corp.Example.org.\", \"_tcp.lan\"]\n").unwrap();
     let shown: Vec<String> = config.domains.iter().map(ToString::to_string).collect();
