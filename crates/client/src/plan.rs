@@ -25,7 +25,15 @@ pub(crate) fn client_before(config: &Config, remotes: &[SocketAddr]) -> Plan {
 }
 
 /// A client's host once the gateway gave a lease.
-pub(crate) fn client(config: &Config, lease: &Lease, remotes: &[SocketAddr]) -> Plan {
+///
+/// `reachable` are private networks that the gateway leads to. With `allow_lan` they stay in the
+/// tunnel, even if a local network claims them.
+pub(crate) fn client(
+    config: &Config,
+    lease: &Lease,
+    reachable: &[IpNet],
+    remotes: &[SocketAddr],
+) -> Plan {
     let everything = config.route.is_empty();
     let mut routes = if everything { all() } else { config.route.clone() };
     // With chosen routes only the chosen domains are asked in the tunnel, and every other name
@@ -36,6 +44,9 @@ pub(crate) fn client(config: &Config, lease: &Lease, remotes: &[SocketAddr]) -> 
     // The lease's own networks, gateways and name servers are in the tunnel, even if a local
     // network or an exclusion contains them.
     routes.extend(networks.map(|net| net.trunc()));
+    if everything && config.allow_lan {
+        routes.extend(drawn(config, reachable));
+    }
     routes.extend(lease.gateway.iter().chain(&servers).map(|&address| IpNet::from(address)));
     let domains = config.domains.iter().map(Domain::to_string).collect();
     let dns = (!servers.is_empty()).then_some(Dns { servers, domains, all: everything });
@@ -51,6 +62,16 @@ pub(crate) fn client(config: &Config, lease: &Lease, remotes: &[SocketAddr]) -> 
         dns,
         ..client_before(config, remotes)
     }
+}
+
+/// The networks of the gateway that keep a local network from drawing them. An exclusion of the
+/// user wins.
+pub(crate) fn drawn<'a>(
+    config: &'a Config,
+    reachable: &'a [IpNet],
+) -> impl Iterator<Item = IpNet> + 'a {
+    let is_excluded = |net: &IpNet| config.exclude.iter().any(|other| other.contains(net));
+    reachable.iter().filter(move |net| !is_excluded(net)).copied()
 }
 
 /// From where MPTCP has subflows: the first address of each link, in each family, the best links

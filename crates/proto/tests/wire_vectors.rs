@@ -238,6 +238,11 @@ fn control_messages() {
         (Control::Scheduler(Scheduler::Redundant.number()), "07  03"),
         (Control::Recovery(Recovery::Latency.number()), "08  01"),
         (Control::Taken { next: PathSerial(9) }, "09  00000009"),
+        (
+            Control::Networks(vec![prefix("10.20.0.0", 16), prefix("fd20::", 32)]),
+            "0c  02 10 04 0a140000000000000000000000000000 20 06 fd200000000000000000000000000000",
+        ),
+        (Control::Networks(Vec::new()), "0c  00"),
     ];
     for (control, hex) in vectors {
         let mut emitted = Vec::new();
@@ -248,5 +253,6 @@ fn control_messages() {
     assert_eq!(Control::parse(&[0x7f, 1, 2]), Ok(Control::Unknown(0x7f)));
     assert_eq!(Control::parse(&[7]), Err(DropReason::BadFrame));
     assert_eq!(Control::parse(&[8]), Err(DropReason::BadFrame));
+    assert_eq!(Control::parse(&[12, 57]), Err(DropReason::BadFrame), "too many networks");
     assert_eq!(Control::parse(&[7, 200, 1]), Ok(Control::Scheduler(200)), "of a later version");
 }

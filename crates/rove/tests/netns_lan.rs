@@ -5,7 +5,7 @@
 mod support;
 
 use support::netns::{
-    Lab, Running, download, in_namespace, need_program, pattern, serve_pattern, sh,
+    Lab, Running, download, in_namespace, need_program, pattern, serve_pattern, sh, wait_until,
 };
 
 const WEB: &str = "198.51.100.80:80";
@@ -106,12 +106,26 @@ RULES");
     lab.gateway()
 }
 
+/// A local network of 10.0.0.0/8 and fd00::/8 gets no packet for the networks that the gateway
+/// leads to: those that it knows from the start, and those that are allowed later.
+fn networks_of_the_gateway_are_not_drawn(lab: &Lab, way: &impl Fn(&str) -> String) {
+    for outside in ["10.21.0.1", "10.30.0.1", "fd21::1"] {
+        assert!(way(outside).contains("dev to-router"), "{}", way(outside));
+    }
+    for inside in ["10.20.7.7", "fd20::7"] {
+        assert!(way(inside).contains("dev rove0"), "{}", way(inside));
+    }
+    lab.rove("gateway", "gateway allow laptop 10.30.0.0/16").ok();
+    wait_until("it is routed", || way("10.30.0.1").contains("dev rove0"));
+}
+
 #[test]
 fn a_local_network_that_overlaps_the_tunnels_is_no_obstacle() {
     in_namespace("a_local_network_that_overlaps_the_tunnels_is_no_obstacle", || {
         need_program("NAT", "nft");
         let lab = Lab::new("an overlap");
         let _gateway = gateway_behind_nat(&lab);
+        let mut is_allowed = false;
         let callers = serve_pattern("server", WEB, 100_000);
         let invite = lab.invite("laptop");
         let wide = ["", "--allow-lan", "--kill-switch", "--route 198.51.100.0/24"];
@@ -121,6 +135,10 @@ fn a_local_network_that_overlaps_the_tunnels_is_no_obstacle() {
             let before = lab.state_of("client");
             for options in options {
                 let case = format!("{} {options}", lan.address);
+                if is_allowed {
+                    lab.rove("gateway", "gateway allow laptop 10.20.0.0/16 fd20::/32").ok();
+                }
+                is_allowed = true;
                 let up = lab.rove("client", &format!("up {invite} {options}"));
                 assert_eq!(up.code, Some(0), "{case}: {}", up.err);
                 let is_told = up.err.contains(" on to-router cannot be reached: the tunnel");
@@ -130,6 +148,9 @@ fn a_local_network_that_overlaps_the_tunnels_is_no_obstacle() {
                 let way = |to: &str| sh(&format!("ip -n client route get {to}"));
                 for inner in ["10.77.0.7", "fd77::7"] {
                     assert!(way(inner).contains("dev rove0"), "{case}: {}", way(inner));
+                }
+                if options == "--allow-lan" {
+                    networks_of_the_gateway_are_not_drawn(&lab, &way);
                 }
                 // Marked packets reach the link's router and the gateway only on the link.
                 let others = [lan.router, lan.router_v6].into_iter();

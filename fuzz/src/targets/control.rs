@@ -41,6 +41,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Control::Scheduler(6),
         Control::Recovery(1),
         Control::Taken { next: PathSerial(9) },
+        Control::Networks(vec![Prefix { address: v4.into(), bits: 16 }]),
         Control::Unknown(200),
     ];
     let bytes = |control: &Control| {

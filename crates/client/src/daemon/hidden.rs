@@ -17,9 +17,17 @@ use crate::config::Config;
 const TOLD_MAX: usize = 8;
 
 /// One line for each overlap: the unreachable hosts, the cause and the cure.
-pub(super) fn told(config: &Config, lease: &Lease, links: &[Link]) -> Vec<String> {
+pub(super) fn told(
+    config: &Config,
+    lease: &Lease,
+    reachable: &[IpNet],
+    links: &[Link],
+) -> Vec<String> {
     let networks = lease.addresses.iter().filter_map(inner::network).map(|net| net.trunc());
-    let inside: Vec<IpNet> = networks.chain(config.route.iter().map(IpNet::trunc)).collect();
+    let everything = config.route.is_empty() && config.allow_lan;
+    let drawn = crate::plan::drawn(config, reachable).filter(|_| everything);
+    let inside = networks.chain(config.route.iter().map(IpNet::trunc)).chain(drawn);
+    let inside: Vec<IpNet> = inside.collect();
     let mut told = Vec::new();
     for link in links.iter().filter(|link| link.usable() && is_foreign(link, config)) {
         for local in link.addresses.iter().map(IpNet::trunc).filter(is_network) {
@@ -111,7 +119,7 @@ mod tests {
 
     /// The networks and links in the reported lines.
     fn parts(config: &Config, links: &[Link]) -> Vec<String> {
-        let told = told(config, &lease(), links);
+        let told = told(config, &lease(), &[], links);
         let part = |line: &String| {
             line.strip_prefix("hosts of ").unwrap().split(" cannot").next().unwrap().to_owned()
         };

@@ -7,11 +7,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Result, bail, ensure};
+use ipnet::IpNet;
 use rove_host::inner;
 use rove_host::values::Networks;
 use rove_os::error::Error;
+use rove_os::plan::is_private;
+use rove_proto::role::Access;
 use rove_proto::role::global::is_global;
-use rove_proto::wire::control::Lease;
+use rove_proto::wire::control::{Lease, Prefix};
 
 use crate::config::{Config, DnsChoice};
 
@@ -42,6 +45,22 @@ pub(super) fn check(lease: &Lease, signed: &Networks) -> Result<()> {
     Ok(())
 }
 
+/// What the gateway may send: packets to the client's addresses, and to the networks behind it.
+pub(super) fn access(config: &Config, lease: Option<&Lease>) -> Access {
+    let own = lease.iter().flat_map(|lease| &lease.addresses);
+    let own = own.map(|given| Prefix::host(given.address));
+    Access::Towards {
+        own: own.chain(config.advertise.iter().map(|&net| inner::prefix(net))).collect(),
+    }
+}
+
+/// The networks that the gateway leads to, of those that it names: private ones. Others are the
+/// Internet, or of no use behind a gateway.
+pub(super) fn reachable(named: &[Prefix]) -> Vec<IpNet> {
+    let named = named.iter().filter(|net| net.bits > 0).filter_map(inner::network);
+    named.map(|net| net.trunc()).filter(is_private).collect()
+}
+
 /// Lines about name resolution that does not work as it should. First case: the tunnel's name
 /// servers were `refused`, so queries do not use the tunnel. Second case: all traffic uses the
 /// tunnel, the gateway's name servers are not used, and this host's own name server is in a network
@@ -61,14 +80,10 @@ pub(super) fn no_names(
         DnsChoice::Set => ("the gateway's name servers are not set", "mend that"),
     };
     let is_asked = config.dns == DnsChoice::Set && !lease.dns.is_empty() && refused.is_none();
-    let lan_is_reached = config.allow_lan && !config.kill_switch;
     let excluded = |server: &IpAddr| config.exclude.iter().any(|net| net.contains(server));
     let is_lost = |server: &&IpAddr| !is_global(**server) && !excluded(server);
-    let is_safe = !config.route.is_empty() || is_asked || lan_is_reached;
-    // Queries to a link-local address use that link, whatever the routes say.
-    let is_link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    let outside = outside.iter().map(SocketAddr::ip).filter(|ip| !is_link_local(ip));
-    let outside: Vec<IpAddr> = outside.collect();
+    let is_safe = !config.route.is_empty() || is_asked;
+    let outside: Vec<IpAddr> = outside.iter().map(SocketAddr::ip).collect();
     let lost = outside.iter().find(is_lost).filter(|_| !is_safe);
     let lost = lost.map(|lost| {
         format!(
@@ -91,8 +106,6 @@ pub(super) fn unguarded(why: &rove_os::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rove_proto::wire::control::Prefix;
-
     use super::*;
 
     fn lease(addresses: &[(&str, u8)], gateway: &[&str]) -> Lease {
@@ -158,15 +171,21 @@ mod tests {
         assert_eq!(no_names(&all, &some, &local[..1], Some(&refused)), lines[..1]);
         let exclude = vec!["192.168.1.0/24".parse().unwrap()];
         let chosen = vec!["10.0.0.0/8".parse().unwrap()];
-        for config in [
-            Config { exclude, ..all.clone() },
-            Config { route: chosen, ..all.clone() },
-            Config { allow_lan: true, ..all.clone() },
-        ] {
+        for config in [Config { exclude, ..all.clone() }, Config { route: chosen, ..all.clone() }] {
             assert!(told(&config, &none, &local).is_empty());
         }
-        // Behind a kill switch the LAN is open for everything but names.
-        let config = Config { allow_lan: true, kill_switch: true, ..all };
-        assert_eq!(told(&config, &none, &local).len(), 1);
+        // The LAN is open for everything but names.
+        for kill_switch in [false, true] {
+            let config = Config { allow_lan: true, kill_switch, ..all.clone() };
+            assert_eq!(told(&config, &none, &local).len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_gateway_draws_private_networks_alone() {
+        let net = |text: &str, bits| Prefix { address: text.parse().unwrap(), bits };
+        let named = [net("10.20.0.0", 16), net("9.9.9.9", 32), net("fd20::", 32), net("::", 0)];
+        let reachable: Vec<String> = reachable(&named).iter().map(IpNet::to_string).collect();
+        assert_eq!(reachable, ["10.20.0.0/16", "fd20::/32"]);
     }
 }

@@ -24,6 +24,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use ipnet::IpNet;
 use rove_api::{Answer, Done};
 use rove_host::control::{Listener, Reply};
 use rove_host::data::{Handle, News, Order, Setup};
@@ -47,7 +48,6 @@ use rove_proto::crypto::Token;
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, PeerConfig, SideConfig};
-use rove_proto::role::Access;
 use rove_proto::wire::control::Lease;
 
 use crate::caps::Caps;
@@ -128,6 +128,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         nat64: Nat64::default(),
         unresolved: None,
         lease: None,
+        reachable: Vec::new(),
         troubles: Vec::new(),
         progress: Progress::Asking,
         deadline,
@@ -154,11 +155,9 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         rehearsal: None,
         owed,
     };
-    client.connect();
-    let ended = client.serve(&messages, wishes.carries);
-    let undone = client.end();
+    let ended = client.live(&messages, wishes.carries);
     drop(server);
-    ended.and(undone)
+    ended
 }
 
 fn open_tun(config: &Config) -> Result<Tun> {
@@ -205,6 +204,8 @@ struct Client<'a> {
     known_tariffs: BTreeMap<String, Tariff>,
     portals: Portals,
     lease: Option<Lease>,
+    /// The private networks that the gateway says it leads to.
+    reachable: Vec<IpNet>,
     applier: Applier,
     /// Faults beside a working tunnel, as last reported.
     troubles: Vec<String>,
@@ -244,6 +245,18 @@ enum Next {
 }
 
 impl Client<'_> {
+    /// From the first handshake to the last change taken back.
+    fn live(
+        &mut self,
+        messages: &Receiver<Message>,
+        carries: &mut dyn FnMut(&Carries) -> Result<()>,
+    ) -> Result<()> {
+        self.connect();
+        let ended = self.serve(messages, carries);
+        let undone = self.end();
+        ended.and(undone)
+    }
+
     fn connect(&mut self) {
         self.note_links();
         let token = self.membership.token().and_then(|token| Token::new(&token.0));
@@ -254,7 +267,8 @@ impl Client<'_> {
             advertise: self.config.advertise.iter().map(|&net| inner::prefix(net)).collect(),
         };
         let key = self.gateway;
-        let peer = PeerConfig { key, psk: None, access: Access::Unrestricted, side };
+        let access = lease::access(&self.config, None);
+        let peer = PeerConfig { key, psk: None, access, side };
         self.data.command(Command::SetEarly(self.config.qos.early()));
         self.data.command(Command::SetPriorities(self.config.qos.priorities()));
         self.data.command(Command::AddPeer(Box::new(peer)));
@@ -434,7 +448,7 @@ impl Client<'_> {
         let Some(lease) = &self.lease else { return Vec::new() };
         let (config, outside) = (&self.config, self.applier.outside_servers());
         let mut found = lease::no_names(config, lease, &outside, self.applier.dns_refused());
-        found.extend(hidden::told(config, lease, &self.links));
+        found.extend(hidden::told(config, lease, &self.reachable, &self.links));
         found.extend(self.applier.unguarded().map(lease::unguarded));
         found
     }
@@ -525,7 +539,7 @@ impl Client<'_> {
 
     fn plan(&self) -> Plan {
         let plan = match &self.lease {
-            Some(lease) => plan::client(&self.config, lease, &self.remotes),
+            Some(lease) => plan::client(&self.config, lease, &self.reachable, &self.remotes),
             None => plan::client_before(&self.config, &self.remotes),
         };
         let subflows = plan::subflows(&self.config.paths, self.there());

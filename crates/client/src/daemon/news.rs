@@ -6,8 +6,8 @@ use anyhow::{Context, Result, anyhow};
 use rove_host::sessions;
 use rove_host::shared_key;
 use rove_proto::crypto::Status;
-use rove_proto::node::{Event, PeerState};
-use rove_proto::wire::control::Lease;
+use rove_proto::node::{Command, Event, PeerState};
+use rove_proto::wire::control::{Lease, Prefix};
 
 use super::{Client, Progress};
 use crate::probe;
@@ -17,6 +17,7 @@ impl Client<'_> {
     pub(super) fn note(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Leased { lease, .. } => return self.lease_came(lease),
+            Event::Networks { networks, .. } => self.networks_named(&networks),
             Event::HandshakeCounter { counter, .. } => {
                 if let Err(error) = self.membership.note_counter(counter) {
                     tracing::error!("handshake counters cannot be stored: {error:#}");
@@ -89,8 +90,20 @@ impl Client<'_> {
         Ok(())
     }
 
+    /// The gateway named networks that it leads to, before a lease or later.
+    fn networks_named(&mut self, networks: &[Prefix]) {
+        self.reachable = super::lease::reachable(networks);
+        if self.lease.is_some()
+            && let Err(error) = self.apply()
+        {
+            tracing::error!("the gateway's networks cannot be routed: {error:#}");
+        }
+    }
+
     fn take_lease(&mut self, lease: Lease) -> Result<()> {
         super::lease::check(&lease, &self.networks)?;
+        let (peer, access) = (self.gateway, super::lease::access(&self.config, Some(&lease)));
+        self.data.command(Command::SetAccess { peer, access });
         let old = self.lease.replace(lease);
         let applied = self.apply();
         if applied.is_err() && self.progress == Progress::Told {

@@ -16,7 +16,6 @@ use rove_proto::node::{Command, PathStatus};
 use super::rehearsal::Rehearsal;
 use super::{Client, Next, news};
 use crate::config::{Config, LinkScheduler, LinkSetting, PathsConfig, Subflows};
-use crate::plan;
 use crate::status::{self, Search, Surroundings};
 
 impl Client<'_> {
@@ -111,7 +110,7 @@ impl Client<'_> {
         let session = snapshot.peers.first().context("the session is gone: see the log")?;
         let links: BTreeMap<u32, String> =
             self.links.iter().map(|link| (link.index, link.name.clone())).collect();
-        let plan = self.lease.as_ref().map(|l| plan::client(&self.config, l, &self.remotes));
+        let plan = self.lease.is_some().then(|| self.plan());
         let is_set = self.applier.dns_refused().is_none();
         let dns = plan.and_then(|plan| plan.dns).filter(|_| is_set).unwrap_or_default();
         let kill_switch = self.applier.kill_switch_stands();

@@ -411,6 +411,7 @@ impl Daemon {
             | Event::CloseSocket { .. }
             | Event::HandshakeCounter { .. }
             | Event::Refused { .. }
+            | Event::Networks { .. }
             | Event::Leased { .. } => {}
         }
     }

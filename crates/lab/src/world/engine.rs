@@ -523,6 +523,7 @@ impl World {
             | Event::CloseSocket { .. }
             | Event::PeerRefused { .. }
             | Event::Leased { .. }
+            | Event::Networks { .. }
             | Event::Routes { .. }
             | Event::State { .. }
             | Event::Ended { .. } => {}

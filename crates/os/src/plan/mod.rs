@@ -47,6 +47,7 @@ pub use self::{
     obstacle::Obstacle,
     places::Places,
     present::{ForeignRule, Standing},
+    surroundings::is_private,
 };
 pub(crate) use self::{
     item::{Gate, Guard as GuardRules, Opening},

@@ -215,7 +215,8 @@ fn is_network(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
 
-fn is_private(net: &IpNet) -> bool {
+/// Whether the network is one that any site may use.
+pub fn is_private(net: &IpNet) -> bool {
     match net {
         IpNet::V4(net) => PRIVATE_V4.iter().any(|private| private.contains(net)),
         IpNet::V6(net) => PRIVATE_V6.contains(net),

@@ -128,7 +128,7 @@ impl Node {
             Command::RefuseEnrolment { peer, status } => {
                 self.refuse_enrolment(now, peer, status, out)
             }
-            Command::SetAccess { peer, access } => self.set_access(peer, access),
+            Command::SetAccess { peer, access } => self.set_access(now, peer, access, out),
             Command::SetLinks(links) => {
                 self.each_peer(now, out, |p, cx| p.links_changed(cx, &links))
             }
@@ -200,7 +200,7 @@ impl Node {
     ) -> Result<(), DropReason> {
         let key = config.key;
         if self.by_key.contains_key(&key) {
-            return self.set_access(key, config.access);
+            return self.set_access(now, key, config.access, out);
         }
         let slot = match self.peers.iter().position(Option::is_none) {
             Some(free) => free,
@@ -266,9 +266,15 @@ impl Node {
         self.refuse_waiting(now, peer, status, out)
     }
 
-    fn set_access(&mut self, key: PeerKey, access: Access) -> Result<(), DropReason> {
+    fn set_access(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        access: Access,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
         let slot = *self.by_key.get(&key).ok_or(DropReason::NoRoute)?;
-        let peer = self.peers.get_mut(slot.0 as usize).and_then(Option::as_mut);
+        let peer = self.peers.get(slot.0 as usize).and_then(Option::as_ref);
         let peer = peer.ok_or(DropReason::NoRoute)?;
         if peer.access().own() != access.own() {
             self.routes.remove(slot);
@@ -276,8 +282,7 @@ impl Node {
                 self.routes.insert(prefix, slot);
             }
         }
-        peer.set_access(access);
-        Ok(())
+        self.for_peer(now, key, out, |peer, cx| peer.set_access(cx, access))
     }
 
     /// Strangers can make streams fail as often as they like: who does not use one is not bothered.

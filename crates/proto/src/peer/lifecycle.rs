@@ -168,6 +168,10 @@ impl Peer {
     pub(super) fn introduce(&mut self, cx: &mut Context<'_>) {
         match &self.tunnel.side {
             Side::Gateway { lease } => {
+                let networks = self.admission.access().networks();
+                if !networks.is_empty() {
+                    self.tunnel.control.push(cx.now, &Control::Networks(networks));
+                }
                 self.tunnel.control.push(cx.now, &Control::Lease(lease.clone()));
                 self.tunnel.hand_out_restart_tokens(cx, PathSerial(0));
                 self.tunnel.announce_anew(cx);

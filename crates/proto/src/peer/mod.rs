@@ -148,8 +148,13 @@ impl Peer {
         self.admission.access()
     }
 
-    pub(crate) fn set_access(&mut self, access: Access) {
+    pub(crate) fn set_access(&mut self, cx: &mut Context<'_>, access: Access) {
+        let before = self.access().networks();
         self.admission.set_access(access);
+        let networks = self.access().networks();
+        if networks != before {
+            self.tunnel.tell_networks(cx, networks);
+        }
     }
 
     /// A handshake of the peer was answered: its keys wait for their first use.

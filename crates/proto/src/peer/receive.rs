@@ -406,7 +406,11 @@ impl Peer {
                 }
             };
             match message {
+                Control::Networks(networks) => {
+                    self.tunnel.take_networks(cx, arrival.epoch, networks);
+                }
                 Control::Lease(lease) => {
+                    self.tunnel.end_networks(cx, arrival.epoch);
                     if let Side::Client(connector) = &mut self.tunnel.side {
                         connector.lease = Some(lease.clone());
                         cx.tell(Event::Leased { peer: self.tunnel.key, lease });

@@ -1,11 +1,12 @@
 //! Access of one peer: the inner addresses that it may use as source, the destinations that it
 //! may reach.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::global::{embedded, is_global};
 use crate::error::DropReason;
-use crate::wire::control::Prefix;
+use crate::wire::control::{NETWORKS_MAX, Prefix};
 use crate::wire::icmp::{ICMP, ICMPV6};
 use crate::wire::inner::{Headers, TCP, UDP};
 
@@ -23,8 +24,13 @@ pub struct Allow {
 /// What one peer may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// A client's view of its gateway: whatever it delivers is wanted.
+    /// Whatever the peer delivers is wanted.
     Unrestricted,
+    /// A client's view of its gateway: packets to these addresses are wanted, from anywhere.
+    Towards {
+        /// The client's inner addresses, and the networks behind it.
+        own: Vec<Prefix>,
+    },
     /// A gateway's view of a client.
     Restricted {
         /// The addresses that are the peer's own: its lease and the subnets behind it.
@@ -47,10 +53,13 @@ impl Access {
     /// [`DropReason::NotAllowed`] when its source is not the peer's own or its destination is not
     /// allowed.
     pub fn admit(&self, headers: &Headers) -> Result<(), DropReason> {
-        let Self::Restricted { gateway, allow, .. } = self else {
-            return Ok(());
-        };
         let to = headers.destination;
+        let (gateway, allow) = match self {
+            Self::Unrestricted => return Ok(()),
+            Self::Towards { own } if own.iter().any(|net| net.contains(to)) => return Ok(()),
+            Self::Towards { .. } => return Err(DropReason::NotAllowed),
+            Self::Restricted { gateway, allow, .. } => (gateway, allow),
+        };
         let port = headers.ports.map(|(_, destination)| destination);
         let allowed = allow
             .iter()
@@ -63,7 +72,7 @@ impl Access {
     /// Whether the peer may use an address as a source.
     pub fn owns(&self, address: IpAddr) -> bool {
         match self {
-            Self::Unrestricted => true,
+            Self::Unrestricted | Self::Towards { .. } => true,
             Self::Restricted { own, .. } => own.iter().any(|prefix| prefix.contains(address)),
         }
     }
@@ -84,6 +93,14 @@ impl Access {
             && !stands_for.any(|v4| is_local(v4.into()))
     }
 
+    /// The networks beside the Internet that the peer may reach, each once.
+    pub(crate) fn networks(&self) -> Vec<Prefix> {
+        let Self::Restricted { allow, .. } = self else { return Vec::new() };
+        let named = allow.iter().map(|entry| entry.to).filter(|to| !is_global(to.address));
+        let named: BTreeSet<Prefix> = named.filter(|to| to.bits > 0).collect();
+        named.into_iter().take(NETWORKS_MAX).collect()
+    }
+
     /// The gateway's address from which to tell the sender of a packet that it was refused; `None`
     /// where that is not the peer, or the gateway has none in that family.
     pub(crate) fn refuses_from(&self, headers: &Headers) -> Option<IpAddr> {
@@ -95,7 +112,7 @@ impl Access {
     /// The inner addresses that lead to this peer.
     pub fn own(&self) -> &[Prefix] {
         match self {
-            Self::Unrestricted => &[],
+            Self::Unrestricted | Self::Towards { .. } => &[],
             Self::Restricted { own, .. } => own,
         }
     }
@@ -157,6 +174,41 @@ mod tests {
         ] {
             assert_eq!(access().admit(&view(me, to, protocol, port)).is_ok(), ok, "{to}:{port}");
         }
+    }
+
+    #[test]
+    fn a_gateway_delivers_to_the_client_and_what_is_behind_it_alone() {
+        let behind = Prefix { address: [192, 168, 9, 0].into(), bits: 24 };
+        let access = Access::Towards { own: vec![Prefix::host([10, 1, 0, 2].into()), behind] };
+        for (to, ok) in [
+            ("10.1.0.2", true),
+            ("192.168.9.7", true),
+            ("192.168.8.7", false),
+            ("172.17.0.2", false),
+            ("127.0.0.1", false),
+            ("255.255.255.255", false),
+            ("fd17::2", false),
+        ] {
+            assert_eq!(access.admit(&view("1.1.1.1", to, TCP, 80)).is_ok(), ok, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_told_the_networks_that_a_lan_could_claim() {
+        let mut access = access();
+        let Access::Restricted { allow, .. } = &mut access else { unreachable!() };
+        let office = allow[0];
+        let prefix = |address: [u8; 4], bits| Prefix { address: address.into(), bits };
+        for (to, port) in [
+            (office.to, Some(80)),
+            (prefix([10, 20, 0, 0], 16), None),
+            (prefix([9, 9, 9, 9], 32), Some(DNS)),
+            (prefix([0, 0, 0, 0], 0), None),
+        ] {
+            allow.push(Allow { to, port });
+        }
+        assert_eq!(access.networks(), [prefix([10, 20, 0, 0], 16), office.to]);
+        assert!(Access::Unrestricted.networks().is_empty());
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! What a gateway tells its clients besides their leases: where it is, and where it leads.
+//!
 //! The gateway moves and says so: ahead of the move on every session, or afterwards from where it
 //! is. Its clients follow (docs/spec/wire.md, section 6).
 //!
@@ -12,7 +14,8 @@ use super::{Context, Event, Side, Tunnel};
 use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::{Health, Path};
-use crate::wire::control::{ADDRESSES_MAX, Control};
+use crate::session::index::EpochId;
+use crate::wire::control::{ADDRESSES_MAX, Control, Prefix};
 
 /// Where a gateway says that it is reached.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +33,21 @@ impl Announced {
             self.addresses = addresses;
             self.version = self.version.wrapping_add(1);
         }
+    }
+}
+
+/// The gateway's networks, as its client knows them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Networks {
+    known: Vec<Prefix>,
+    /// The epoch in which they were told last.
+    told_in: Option<EpochId>,
+}
+
+impl Networks {
+    fn replace(&mut self, epoch: EpochId, networks: Vec<Prefix>) -> Vec<Prefix> {
+        self.told_in = Some(epoch);
+        std::mem::replace(&mut self.known, networks)
     }
 }
 
@@ -66,6 +84,38 @@ impl Tunnel {
         self.leave_retired(cx);
         self.begin_turns();
         self.stand_by(cx);
+    }
+
+    /// Gateway: tells the client which networks beside the Internet it may reach by now.
+    pub(crate) fn tell_networks(&mut self, cx: &mut Context<'_>, networks: Vec<Prefix>) {
+        let may_tell = self.at_gateway() && self.epochs.current.is_some();
+        if may_tell && self.control.push(cx.now, &Control::Networks(networks)) {
+            self.send_control(cx);
+        }
+    }
+
+    /// Client: these are the gateway's networks from now on.
+    pub(crate) fn take_networks(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        networks: Vec<Prefix>,
+    ) {
+        let Side::Client(connector) = &mut self.side else { return };
+        let before = connector.networks.replace(epoch, networks);
+        if before != connector.networks.known {
+            let networks = connector.networks.known.clone();
+            cx.tell(Event::Networks { peer: self.key, networks });
+        }
+    }
+
+    /// Client: the gateway has said all that it says before a lease. With no networks to name, it
+    /// does not say so.
+    pub(crate) fn end_networks(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
+        let Side::Client(connector) = &self.side else { return };
+        if connector.networks.told_in != Some(epoch) {
+            self.take_networks(cx, epoch, Vec::new());
+        }
     }
 
     /// Client: goes to where the gateway wants to be reached, unless it is there.

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use super::announce::Networks;
 use super::keepalive::NatTimeout;
 use super::last_words::LastWords;
 use super::listening::Listening;
@@ -61,6 +62,7 @@ pub(crate) struct Connector {
     /// A random number for this run of the program.
     pub(crate) run: u64,
     pub(crate) lease: Option<Lease>,
+    pub(crate) networks: Networks,
     /// What would prove that the gateway lost the session that ended last.
     pub(crate) lost: Option<Proof>,
     /// When a notice of that last made this node ask, and how often, since it was answered.
@@ -222,6 +224,7 @@ impl Connector {
             advertise,
             run,
             lease: None,
+            networks: Networks::default(),
             lost: None,
             heeded: None,
             refused: None,

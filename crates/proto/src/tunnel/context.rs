@@ -145,6 +145,13 @@ pub enum Event {
         /// What it gave.
         lease: Lease,
     },
+    /// Client: the gateway names the networks beside the Internet that the client may reach.
+    Networks {
+        /// The gateway.
+        peer: PeerKey,
+        /// The networks, in place of those that it named before.
+        networks: Vec<Prefix>,
+    },
     /// Gateway: the peer says what lies behind it. Nothing is routed there until its
     /// [`Access`](crate::role::Access) says so.
     Routes {

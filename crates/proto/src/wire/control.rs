@@ -20,12 +20,15 @@ mod kind {
     pub(super) const TAKEN: u8 = 9;
     pub(super) const RUN: u8 = 10;
     pub(super) const KEY_IS_SHARED: u8 = 11;
+    pub(super) const NETWORKS: u8 = 12;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
 pub(crate) const LEASE_ENTRIES_MAX: usize = 8;
 /// The most prefixes in one routes frame.
 pub const ROUTES_MAX: usize = 32;
+/// The most networks that a gateway names to a client: as many as a body has room for.
+pub const NETWORKS_MAX: usize = 56;
 /// The most session indices in one frame.
 pub const INDICES_MAX: usize = 16;
 /// The most addresses of one gateway.
@@ -141,6 +144,9 @@ pub enum Control {
     Run(u64),
     /// Gateway to client: another host uses the same key, and the two displace each other.
     KeyIsShared,
+    /// Gateway to client: the networks beside the Internet that the client may reach there, none or
+    /// up to [`NETWORKS_MAX`]. It takes the place of what was said before.
+    Networks(Vec<Prefix>),
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -176,6 +182,7 @@ impl Control {
             kind::TAKEN => Self::Taken { next: PathSerial(reader.u32()?) },
             kind::RUN => Self::Run(reader.u64()?),
             kind::KEY_IS_SHARED => Self::KeyIsShared,
+            kind::NETWORKS => Self::Networks(list(&mut reader, NETWORKS_MAX, prefix)?),
             other => Self::Unknown(other),
         };
         Ok(control)
@@ -231,6 +238,10 @@ impl Control {
                 writer.u64(*run);
             }
             Self::KeyIsShared => writer.u8(kind::KEY_IS_SHARED),
+            Self::Networks(networks) => {
+                writer.u8(kind::NETWORKS);
+                emit_list(&mut writer, networks, NETWORKS_MAX, emit_prefix);
+            }
             Self::Unknown(kind) => writer.u8(*kind),
         }
         debug_assert!(out.len() - start <= BODY_MAX);
