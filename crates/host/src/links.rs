@@ -17,8 +17,14 @@ use crate::message::Message;
 
 /// The first rest between two looks,
 const REST_FIRST: Duration = Duration::from_millis(1);
-/// and the longest: a router whose routes change all the time costs one look per rest.
+/// and the longest in a burst of some messages, as one plugged cable makes.
 const REST_MAX: Duration = Duration::from_millis(10);
+/// While messages go on and on, as with hundreds of router advertisements a second, each rest is
+/// this much longer,
+const REST_STEP: Duration = Duration::from_millis(1);
+/// up to this one. A look takes 1 to 3 ms. Twice as long would delay a client that moves in such a
+/// network noticeably.
+const REST_LONG: Duration = Duration::from_millis(100);
 /// A burst is over when nothing was heard for this long.
 const QUIET: Duration = Duration::from_millis(100);
 /// After a failure the kernel is asked this often, whether it told of a change or not.
@@ -31,14 +37,18 @@ pub(crate) fn watch<O: Send + 'static>(to: SyncSender<Message<O>>) -> Result<Vec
     let first = kernel.look()?;
     let mut known = first.clone();
     let spawned = thread::Builder::new().name("rove-links".to_owned()).spawn(move || {
+        let mut rest = REST_FIRST;
         loop {
-            let links = next_change(&mut kernel, &known);
+            let links = next_change(&mut kernel, &known, &mut rest);
             let between = between(&known, &links).map(Message::Links);
             known.clone_from(&links);
             for message in between.into_iter().chain([Message::Links(links)]) {
                 if to.send(message).is_err() {
                     return;
                 }
+            }
+            if rest > REST_MAX {
+                thread::sleep(rest);
             }
         }
     });
@@ -84,8 +94,8 @@ impl Source for Kernel {
 }
 
 /// Waits until the links are not as `known`.
-fn next_change(source: &mut impl Source, known: &[Link]) -> Vec<Link> {
-    let (mut patience, mut rest) = (None, REST_FIRST);
+fn next_change(source: &mut impl Source, known: &[Link], rest: &mut Duration) -> Vec<Link> {
+    let mut patience = None;
     loop {
         let since = Instant::now();
         let heard = source.wait(patience);
@@ -97,12 +107,10 @@ fn next_change(source: &mut impl Source, known: &[Link]) -> Vec<Link> {
             }
         }
         patience = (heard.is_err() || seen.is_err()).then_some(RETRY);
+        *rest = rest_after(*rest, waited);
         match seen {
             Ok(links) if links != known => return links,
-            Ok(_) | Err(_) => {
-                rest = rest_after(rest, waited);
-                thread::sleep(rest);
-            }
+            Ok(_) | Err(_) => thread::sleep(*rest),
         }
     }
 }
@@ -120,10 +128,16 @@ fn between(known: &[Link], links: &[Link]) -> Option<Vec<Link>> {
     })
 }
 
-/// How long to rest after a look that showed nothing new, when the rest before it was `last` and
-/// the next message took so long.
+/// How long to rest after a look, when the rest before it was `last` and the next message took so
+/// long.
 fn rest_after(last: Duration, waited: Duration) -> Duration {
-    if waited >= QUIET { REST_FIRST } else { (last * 2).min(REST_MAX) }
+    if waited >= QUIET {
+        REST_FIRST
+    } else if last < REST_MAX {
+        (last * 2).min(REST_MAX)
+    } else {
+        (last + REST_STEP).min(REST_LONG)
+    }
 }
 
 #[cfg(test)]
@@ -173,7 +187,7 @@ mod tests {
     fn a_look_that_failed_is_taken_again_without_waiting_for_news() {
         let looks = vec![Err(anyhow::anyhow!("no")), Ok(Vec::new()), Ok(vec![link()])];
         let mut script = Script { looks, waits: Vec::new(), deaf: false };
-        assert_eq!(next_change(&mut script, &[]), [link()]);
+        assert_eq!(next_change(&mut script, &[], &mut REST_FIRST.clone()), [link()]);
         assert_eq!(script.waits, [None, Some(RETRY), None]);
     }
 
@@ -193,7 +207,7 @@ mod tests {
     fn changes_are_found_by_a_monitor_that_hears_nothing_any_more() {
         let looks = vec![Ok(Vec::new()), Ok(vec![link()])];
         let mut script = Script { looks, waits: Vec::new(), deaf: true };
-        assert_eq!(next_change(&mut script, &[]), [link()]);
+        assert_eq!(next_change(&mut script, &[], &mut REST_FIRST.clone()), [link()]);
         assert_eq!(script.waits, [None, Some(RETRY)]);
     }
 
@@ -202,8 +216,9 @@ mod tests {
         let rest = |last, waited| {
             rest_after(Duration::from_millis(last), Duration::from_millis(waited)).as_millis()
         };
-        assert_eq!((rest(1, 0), rest(2, 3), rest(8, 99), rest(10, 0)), (2, 4, 10, 10));
-        assert_eq!((rest(10, 100), rest(1, 60_000)), (1, 1));
+        assert_eq!((rest(1, 0), rest(2, 3), rest(8, 99), rest(10, 0)), (2, 4, 10, 11));
+        assert_eq!((rest(99, 0), rest(100, 0)), (100, 100));
+        assert_eq!((rest(10, 100), rest(100, 100), rest(1, 60_000)), (1, 1, 1));
     }
 
     #[test]

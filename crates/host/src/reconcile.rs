@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rove_api::Problem;
-use rove_os::plan::{Applier, Deviation, Outcome, Part};
+use rove_os::plan::{Applier, Deviation, Outcome, Part, Scope};
 use rove_os::watch::{Area, Change, Watch};
 
 use crate::message::Message;
@@ -34,6 +34,17 @@ const REST_MAX: Duration = Duration::from_millis(200);
 const LINKS_FIRST: Duration = Duration::from_millis(20);
 /// The pause after a failure to listen.
 const RETRY: Duration = Duration::from_secs(1);
+/// The pause between two plans while links change all the time, as when a neighbour sends router
+/// advertisements with ever other contents. The first change after a second is handled at once.
+/// Half as long would start `nft` twice as often. Twice as long would delay a client that moves
+/// between such networks by a second.
+const REPLAN_REST_MAX: Duration = Duration::from_millis(500);
+const REPLAN_QUIET: Duration = Duration::from_secs(1);
+/// How soon a failed repair of a packet filter is tried again.
+const FAILED_AGAIN: Duration = Duration::from_secs(1);
+/// Log lines about repairs within a minute. Later repairs are counted in the next line.
+const LINES_MAX: u32 = 10;
+const LINES_WITHIN: Duration = Duration::from_secs(60);
 /// A reported program counts as the cause of a difference found within this time.
 const BLAME: Duration = Duration::from_secs(5);
 /// Items that one log line names at most.
@@ -84,15 +95,43 @@ pub struct Host {
     /// Logged lines of problems that still exist.
     said: BTreeSet<String>,
     owed: Option<Owed>,
+    /// When an item that waits, or whose repair failed, is to be restored.
+    again: Option<Instant>,
+    /// The last new plan, and the pause after it.
+    replanned: Option<(Instant, Duration)>,
+    lines: Lines,
 }
 
 /// Work on the host that is due soon.
 pub struct Owed {
     due: Instant,
-    /// The changes that were reported since the last check.
-    pub changes: BTreeSet<Change>,
+    /// What is to be checked.
+    pub scope: Scope,
     /// Whether the plan may have changed.
     pub replan: bool,
+}
+
+/// How many lines about repairs the log may get.
+#[derive(Default)]
+struct Lines {
+    since: Option<Instant>,
+    said: u32,
+    unsaid: u32,
+}
+
+impl Lines {
+    /// Whether a line may be written, and how many repairs had none since the last line.
+    fn take(&mut self, now: Instant) -> Option<u32> {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= LINES_WITHIN) {
+            (self.since, self.said) = (Some(now), 0);
+        }
+        if self.said == LINES_MAX {
+            self.unsaid = self.unsaid.saturating_add(1);
+            return None;
+        }
+        self.said += 1;
+        Some(std::mem::take(&mut self.unsaid))
+    }
 }
 
 /// The action that the owner of the interface must take.
@@ -105,39 +144,93 @@ pub enum Device {
 }
 
 impl Host {
-    /// Asks for a check of the host soon, after these changes, and for a new plan if `replan`.
-    pub fn owe(&mut self, changes: BTreeSet<Change>, replan: bool) {
-        let due = Instant::now() + LINKS_FIRST;
-        let owed = self.owed.get_or_insert_with(|| Owed { due, changes: BTreeSet::new(), replan });
-        owed.changes.extend(changes);
-        owed.replan |= replan;
+    /// Asks for a check of the host soon, after these changes. Without any, all is checked.
+    pub fn owe(&mut self, changes: BTreeSet<Change>) {
+        let now = Instant::now();
+        let is_filter = |change: &Change| change.area == Area::Filter;
+        let is_all = changes.is_empty() || changes.iter().any(is_filter);
+        let owed = self.owe_at(now + LINKS_FIRST);
+        if is_all {
+            owed.scope = Scope::All;
+        }
+        for Change { area, by } in changes {
+            if let Some(by) = by {
+                self.authors.insert(area, (by, now));
+            }
+        }
+    }
+
+    /// Asks for a new plan soon, because links changed, and for a check.
+    pub fn owe_plan(&mut self) {
+        let now = Instant::now();
+        let rested = self.replanned.map_or(now, |(last, pause)| last + pause);
+        self.owe_at(rested.max(now + LINKS_FIRST)).replan = true;
+    }
+
+    /// Asks for a check at this time, or earlier if one is due earlier.
+    fn owe_at(&mut self, due: Instant) -> &mut Owed {
+        let scope = Scope::AllButFilters;
+        let owed = self.owed.get_or_insert(Owed { due, scope, replan: false });
+        owed.due = owed.due.min(due);
+        owed
     }
 
     /// When the next check is due.
     pub fn due(&self) -> Option<Instant> {
-        self.owed.as_ref().map(|owed| owed.due)
+        self.owed.as_ref().map(|owed| owed.due).into_iter().chain(self.again).min()
     }
 
     /// The work that is due by now.
     pub fn take_due(&mut self, now: Instant) -> Option<Owed> {
-        self.owed.take_if(|owed| owed.due <= now)
+        let again = self.again.take_if(|due| *due <= now).is_some();
+        let owed = self.owed.take_if(|owed| owed.due <= now);
+        let mut owed = match owed {
+            None if again => Owed { due: now, scope: Scope::All, replan: false },
+            owed => owed?,
+        };
+        if again {
+            owed.scope = Scope::All;
+        }
+        if owed.replan {
+            owed.replan = self.may_replan(now);
+        }
+        Some(owed)
     }
 
-    /// Restores items that other programs removed, after a report of `changes`.
-    pub fn keep(&mut self, applier: &mut Applier, changes: &BTreeSet<Change>) -> Device {
-        let now = Instant::now();
-        for change in changes {
-            if let Some(by) = &change.by {
-                self.authors.insert(change.area, (by.clone(), now));
+    /// Whether a new plan may be made now. If not, it is owed again.
+    fn may_replan(&mut self, now: Instant) -> bool {
+        let pause = match self.replanned {
+            Some((last, pause)) if now.saturating_duration_since(last) < pause => {
+                self.owe_at(last + pause).replan = true;
+                return false;
             }
-        }
-        let found = match applier.reconcile(now) {
+            Some((last, pause)) if now.saturating_duration_since(last) < REPLAN_QUIET => {
+                (pause * 2).max(LINKS_FIRST).min(REPLAN_REST_MAX)
+            }
+            Some(_) | None => Duration::ZERO,
+        };
+        self.replanned = Some((now, pause));
+        true
+    }
+
+    /// Restores items that other programs removed.
+    pub fn keep(&mut self, applier: &mut Applier, scope: Scope) -> Device {
+        let now = Instant::now();
+        let found = match applier.reconcile(now, scope) {
             Ok(found) => found,
             Err(error) => {
+                self.again = Some(now + FAILED_AGAIN);
                 self.say_once(format!("the host's network settings cannot be checked: {error}"));
                 return Device::Kept;
             }
         };
+        let again = found.iter().filter_map(|one| match (&one.outcome, one.part) {
+            (Outcome::Waits(due), _) => Some(*due),
+            (Outcome::Failed(_), Part::KillSwitch | Part::Filter) => Some(now + FAILED_AGAIN),
+            (Outcome::Failed(_) | Outcome::Found | Outcome::PutBack, _) => None,
+        });
+        // What was not looked at may wait still.
+        self.again = again.chain(self.again.filter(|_| scope != Scope::All)).min();
         self.log(&found, now);
         let lost = |one: &Deviation| one.part == Part::Device && one.outcome == Outcome::Found;
         if found.iter().any(lost) { Device::Lost } else { Device::Kept }
@@ -149,13 +242,19 @@ impl Host {
         }
         let (put_back, resisting): (Vec<_>, Vec<_>) =
             found.iter().partition(|one| one.outcome == Outcome::PutBack);
-        if let Some(first) = put_back.first() {
+        if let Some(first) = put_back.first()
+            && let Some(unsaid) = self.lines.take(now)
+        {
             let named: Vec<String> =
                 put_back.iter().take(NAMED_MAX).map(|d| d.to_string()).collect();
             let more = put_back.len().saturating_sub(NAMED_MAX);
             let more = if more > 0 { format!(", and {more} more") } else { String::new() };
             let by = self.author(first.part, now).unwrap_or("another program");
-            tracing::warn!("{by} changed the host: {}{more}; put back", named.join(", "));
+            let unsaid = match unsaid {
+                0 => String::new(),
+                _ => format!(" ({unsaid} earlier repairs are not in this log)"),
+            };
+            tracing::warn!("{by} changed the host: {}{more}; put back{unsaid}", named.join(", "));
         }
         for deviation in resisting.into_iter().filter(|one| one.outcome != Outcome::Found) {
             let Finding { what, cause, cure, .. } = self.finding(deviation, now);
@@ -234,3 +333,7 @@ impl Look {
         !self.deviations.iter().any(|deviation| deviation.part == part)
     }
 }
+
+#[cfg(test)]
+#[path = "reconcile_tests.rs"]
+mod tests;

@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use rove_os::{
     plan::{
         Applier, Deviation, Dns, Firewall, KillSwitch, Obstacle, Outcome, Part, Places, Plan,
-        Standing,
+        Scope, Standing,
     },
     tun::{Tun, TunOptions},
     watch::{Area, Change, Watch},
@@ -122,7 +122,7 @@ fn assert_whole(applier: &mut Applier) {
     let settle = Instant::now() + Duration::from_secs(5);
     while !watch.wait(Duration::from_millis(300)).unwrap().is_empty() && Instant::now() < settle {}
     assert_eq!(applier.look().unwrap(), []);
-    assert_eq!(applier.reconcile(Instant::now()).unwrap(), []);
+    assert_eq!(applier.reconcile(Instant::now(), Scope::All).unwrap(), []);
     assert_eq!(watch.wait(Duration::ZERO).unwrap(), BTreeSet::new());
 }
 
@@ -135,7 +135,7 @@ fn assert_put_back(applier: &mut Applier, script: &str, expected: &[(Part, Stand
     let found: BTreeSet<_> = seen.iter().map(|one| (one.part, one.standing)).collect();
     let expected: BTreeSet<_> = expected.iter().copied().collect();
     assert_eq!(found, expected, "{script}: {seen:?}");
-    let put_back = applier.reconcile(Instant::now()).unwrap();
+    let put_back = applier.reconcile(Instant::now(), Scope::All).unwrap();
     let all = put_back.iter().all(|one| one.outcome == Outcome::PutBack);
     assert!(all && put_back.len() == seen.len(), "{script}: {put_back:?}");
     assert_whole(applier);
@@ -167,7 +167,7 @@ fn all_that_others_take_from_a_client_is_named_and_put_back() {
         }
         // The text that a DHCP client wrote is restored at the end.
         host.write_resolv_conf("nameserver 198.51.100.53\n");
-        let found = applier.reconcile(Instant::now()).unwrap();
+        let found = applier.reconcile(Instant::now(), Scope::All).unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].part, &found[0].outcome), (Part::Dns, &Outcome::PutBack));
         assert!(host.resolv_conf().contains("10.7.0.1"));
@@ -209,14 +209,14 @@ fn a_deleted_interface_is_made_again_with_all_that_was_on_it() {
         let device = tun(false);
         applier.apply(&client()).unwrap();
         sh("ip link del rove0");
-        let found = applier.reconcile(Instant::now()).unwrap();
+        let found = applier.reconcile(Instant::now(), Scope::All).unwrap();
         let first = found.first().unwrap();
         assert_eq!((first.part, first.standing), (Part::Device, Standing::Missing));
         assert!(found.iter().all(|one| one.outcome == Outcome::Found), "{found:?}");
         drop(device);
         let device = applier.open_device(&client()).unwrap();
         applier.device_is_new("rove0");
-        let found = applier.reconcile(Instant::now()).unwrap();
+        let found = applier.reconcile(Instant::now(), Scope::All).unwrap();
         assert!(found.iter().all(|one| one.outcome == Outcome::PutBack), "{found:?}");
         assert_whole(&mut applier);
         drop(device);
@@ -234,7 +234,7 @@ fn who_keeps_taking_something_away_is_fought_ever_more_seldom() {
         let mut put_back = 0;
         let waits = loop {
             sh("ip rule del pref 5191");
-            let found = applier.reconcile(now).unwrap();
+            let found = applier.reconcile(now, Scope::All).unwrap();
             let [Deviation { outcome, .. }] = &found[..] else { panic!("{found:?}") };
             match outcome {
                 Outcome::PutBack => put_back += 1,
@@ -244,7 +244,7 @@ fn who_keeps_taking_something_away_is_fought_ever_more_seldom() {
             assert!(put_back < 100);
         };
         assert!(put_back >= 3, "{put_back}");
-        let found = applier.reconcile(waits).unwrap();
+        let found = applier.reconcile(waits, Scope::All).unwrap();
         assert_eq!(found[0].outcome, Outcome::PutBack);
         assert_whole(&mut applier);
         drop(device);

@@ -101,6 +101,38 @@ fn all_that_others_take_from_a_client_comes_back() {
     });
 }
 
+/// However often another program removes an item: filters are back at once, and the rest soon after
+/// the other program has stopped.
+#[test]
+fn a_fight_does_not_keep_a_repair_away() {
+    in_namespace("a_fight_does_not_keep_a_repair_away", || {
+        need_program("packet filters", "nft");
+        let lab = Lab::new("a fight");
+        init(&lab);
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 1_000);
+        let invite = lab.invite("laptop");
+        let _client = lab.start("client", &format!("up {invite} --foreground --kill-switch"));
+        wait_until("it carries", || lab.log("client").contains("up: 10.77.0.2"));
+        let started = Instant::now();
+        // The guard is written after the kill switch.
+        for _ in 0..20 {
+            comes_back(&lab, "client", "nft flush ruleset", ("nft list tables", "rove_guard"));
+            assert!(says("client", "nft list tables", "rove_kill_switch"));
+        }
+        eprintln!("20 flushes were repaired in {:?}", started.elapsed());
+        for _ in 0..11 {
+            comes_back(&lab, "client", "ip rule del pref 5191", ("ip rule", "5191"));
+        }
+        wait_until("nothing is left to say", || {
+            problems(&status(&lab, "client", "status")).is_empty()
+        });
+        let lines = lab.log("client").matches("put back").count();
+        assert!(lines <= 20, "{lines} lines about repairs");
+        lab.rove("client", "down").ok();
+    });
+}
+
 #[test]
 fn a_deleted_interface_costs_no_session() {
     in_namespace("a_deleted_interface_costs_no_session", || {

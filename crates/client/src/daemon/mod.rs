@@ -17,7 +17,7 @@ mod portal;
 mod rehearsal;
 mod requests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -40,10 +40,10 @@ use rove_host::values::{Endpoint, Networks};
 use rove_host::{confine, inner};
 use rove_os::links::Link;
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, MARK, Places, Plan};
+use rove_os::plan::{Applier, MARK, Places, Plan, Scope};
 use rove_os::tariff::Tariff;
 use rove_os::tun::{Tun, TunOptions};
-use rove_os::watch::{Area, Change};
+use rove_os::watch::Area;
 use rove_proto::crypto::Token;
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
@@ -390,7 +390,7 @@ impl Client<'_> {
                     // The network's name server often appears after its address.
                     self.lookups.hurry(Instant::now());
                 }
-                self.host.owe(changes, false);
+                self.host.owe(changes);
             }
             Message::Own(Own::Signals(signals)) => self.take_signals(signals),
             Message::Own(Own::Tariffs(known)) => {
@@ -547,14 +547,14 @@ impl Client<'_> {
     }
 
     /// Restores items that other programs removed, including a deleted interface.
-    fn keep_host(&mut self, changes: &BTreeSet<Change>) {
-        if self.host.keep(&mut self.applier, changes) == Device::Lost {
+    fn keep_host(&mut self, scope: Scope) {
+        if self.host.keep(&mut self.applier, scope) == Device::Lost {
             match self.applier.open_device(&self.plan()) {
                 Ok(tun) => {
                     tracing::warn!("the tunnel's interface was deleted; it is made again");
                     self.data.order(Order::Device(tun));
                     self.applier.device_is_new(self.config.interface.as_str());
-                    self.host.keep(&mut self.applier, &BTreeSet::new());
+                    self.host.keep(&mut self.applier, Scope::All);
                 }
                 Err(error) => tracing::error!("the tunnel's interface is gone: {error}"),
             }
@@ -564,7 +564,7 @@ impl Client<'_> {
     /// Checks the host, and applies a new plan, when that is due.
     fn keep_host_when_due(&mut self) {
         let Some(owed) = self.host.take_due(Instant::now()) else { return };
-        self.keep_host(&owed.changes);
+        self.keep_host(owed.scope);
         if owed.replan
             && let Err(error) = self.apply()
         {

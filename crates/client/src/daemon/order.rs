@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use rove_host::data::Order;
 use rove_os::links::Link;
 use rove_os::tariff::Tariff;
+use rove_os::watch::{Area, Change};
 
 use super::Client;
 use super::rehearsal::Rehearsal;
@@ -32,7 +33,11 @@ impl Client<'_> {
             self.tell_remotes(&reached);
         }
         // When the local networks changed, or two links are in one network, the plan differs.
-        self.host.owe(BTreeSet::new(), around);
+        if around {
+            self.host.owe_plan();
+        } else {
+            self.host.owe(BTreeSet::from([Change { area: Area::Routing, by: None }]));
+        }
         if !around && uses(&before) != uses(&self.ranked) {
             self.apply_subflows();
         }

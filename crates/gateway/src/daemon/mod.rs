@@ -40,8 +40,7 @@ use rove_host::values::Lease;
 use rove_host::{confine, encoding, files, log, node};
 use rove_os::links::Link;
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, Destination, Firewall, MARK, Part, Places, Plan};
-use rove_os::watch::Change;
+use rove_os::plan::{Applier, Destination, Firewall, MARK, Part, Places, Plan, Scope};
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event};
@@ -225,7 +224,7 @@ impl Daemon {
                     return Err(anyhow::anyhow!(why)).context("the data thread has ended");
                 }
                 Ok(Message::Links(links)) => self.relink(links),
-                Ok(Message::Host(changes)) => self.host.owe(changes, false),
+                Ok(Message::Host(changes)) => self.host.owe(changes),
                 Ok(Message::Signal(Signal::End)) => {
                     self.owed.wind_up(self.gateway.config.persistence.rules(), &self.data);
                 }
@@ -421,7 +420,7 @@ impl Daemon {
         Hop::leave_out(self.hop.as_ref(), &mut links);
         if links == self.links {
             // It was this gateway's own hop, or somebody took that back.
-            return self.host.owe(BTreeSet::new(), false);
+            return self.host.owe(BTreeSet::new());
         }
         self.links = links;
         self.data.command(Command::SetLocals(self.locals()));
@@ -430,20 +429,20 @@ impl Daemon {
         for peer in registry.peers().filter(|peer| peer.is_enrolled()) {
             self.permit(peer.key.into());
         }
-        self.host.owe(BTreeSet::new(), true);
+        self.host.owe_plan();
     }
 
     /// Checks the host, and applies a new plan, when that is due.
     fn keep_host_when_due(&mut self) {
         let Some(owed) = self.host.take_due(Instant::now()) else { return };
         if !owed.replan || self.replan() == Replanned::Same {
-            self.keep_host(&owed.changes);
+            self.keep_host(owed.scope);
         }
     }
 
     /// Restores items that other programs removed, including a deleted interface.
-    fn keep_host(&mut self, changes: &BTreeSet<Change>) {
-        if self.host.keep(&mut self.applier, changes) == Device::Kept {
+    fn keep_host(&mut self, scope: Scope) {
+        if self.host.keep(&mut self.applier, scope) == Device::Kept {
             return;
         }
         match self.applier.open_device(&self.plan) {
@@ -451,7 +450,7 @@ impl Daemon {
                 tracing::warn!("the tunnel's interface was deleted; it is made again");
                 self.data.order(Order::Device(tun));
                 self.applier.device_is_new(self.gateway.config.interface.as_str());
-                self.host.keep(&mut self.applier, &BTreeSet::new());
+                self.host.keep(&mut self.applier, Scope::All);
             }
             Err(error) => tracing::error!("the tunnel's interface is gone: {error}"),
         }

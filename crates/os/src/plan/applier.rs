@@ -5,6 +5,7 @@ use std::{net::SocketAddr, time::Instant};
 use super::{
     Places, Plan,
     change::{install, remove, with_manager},
+    contest::Loss,
     deviation::{Deviation, Outcome},
     held::Held,
     item::{self, Item, Opening},
@@ -24,6 +25,15 @@ use crate::{
     nft,
     tun::{Tun, TunOptions},
 };
+
+/// What is compared with the plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Everything.
+    All,
+    /// Everything but packet filters. To read them, `nft` is started several times.
+    AllButFilters,
+}
 
 /// Applies plans to this host, one after the other.
 ///
@@ -247,18 +257,22 @@ impl Applier {
     ///
     /// # Errors
     /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
-    pub fn reconcile(&mut self, now: Instant) -> Result<Vec<Deviation>, Error> {
-        let mut found = self.look_and_put_back(now)?;
+    pub fn reconcile(&mut self, now: Instant, scope: Scope) -> Result<Vec<Deviation>, Error> {
+        let mut found = self.look_and_put_back(now, scope)?;
         found.sort_by_key(|deviation| deviation.part);
         Ok(found)
     }
 
-    fn look_and_put_back(&mut self, now: Instant) -> Result<Vec<Deviation>, Error> {
+    fn look_and_put_back(&mut self, now: Instant, scope: Scope) -> Result<Vec<Deviation>, Error> {
         let present = Present::read(self.entries.iter().map(|held| &held.entry.item))?;
         let mut netlink = Netlink::open()?;
         let (mut found, mut lost_device) = (Vec::new(), None);
         for at in 0..self.entries.len() {
             if !self.entries[at].confirmed && !self.dns_waits(at) {
+                continue;
+            }
+            let is_filter = !self.entries[at].entry.item.filter_tables().is_empty();
+            if is_filter && scope == Scope::AllButFilters {
                 continue;
             }
             let standing = self.standing(at, &present)?;
@@ -285,7 +299,10 @@ impl Applier {
     }
 
     fn put_back(&mut self, at: usize, netlink: &mut Netlink, now: Instant) -> Outcome {
-        let due = self.entries[at].contest.may_act(now);
+        let item = &self.entries[at].entry.item;
+        let filters = !item.filter_tables().is_empty();
+        let loss = if filters { Loss::Protection } else { Loss::Service };
+        let due = self.entries[at].contest.may_act(now, loss);
         if due > now {
             return Outcome::Waits(due);
         }

@@ -42,7 +42,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    applier::Applier,
+    applier::{Applier, Scope},
     deviation::{Deviation, Outcome, Part},
     obstacle::Obstacle,
     places::Places,
