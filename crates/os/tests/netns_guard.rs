@@ -212,3 +212,96 @@ fn without_nft_the_tunnel_works_and_says_what_is_missing() {
         assert_eq!(host.heard(&WORLD).len(), WORLD.len());
     });
 }
+
+/// The LAN's resolvers would learn in clear which names the tunnel is used for.
+#[test]
+fn names_are_not_asked_on_the_lan_that_is_allowed() {
+    in_namespace("names_are_not_asked_on_the_lan_that_is_allowed", || {
+        let mut host = Host::new();
+        let lan = ["192.168.5.9:80", "[fd05::9]:80"].map(String::from);
+        let link = net::index("wan");
+        let near: Vec<String> = ["192.168.5.9", "[fd05::9]"]
+            .into_iter()
+            .flat_map(|host| [53, 853].map(|port| format!("{host}:{port}")))
+            .collect();
+        let all: Vec<&str> = lan.iter().chain(&near).map(String::as_str).collect();
+        let own = format!("[fe80::9%{link}]:53");
+        let said = |names: &[&str]| names.iter().map(|at| format!("udp {at}")).collect::<Vec<_>>();
+        // As a resolver asks over TCP.
+        let connect = |at: &str| {
+            let wait = std::time::Duration::from_millis(50);
+            let _ = std::net::TcpStream::connect_timeout(&at.parse().unwrap(), wait);
+        };
+        for switch in [None, Some(KillSwitch::default())] {
+            let plan = Plan { allow_lan: true, kill_switch: switch, ..full() };
+            host.up(&plan);
+            assert_eq!(host.heard(&all), said(&all[..2]), "{plan:?}");
+            assert_eq!(host.heard(&[&own]), [""; 0], "{plan:?}");
+            near.iter().for_each(|at| connect(at));
+            assert_eq!(host.capture.packets(), [[0u8; 0]; 0], "{plan:?}");
+            lan.iter().for_each(|at| connect(at));
+            assert_ne!(host.capture.packets(), [[0u8; 0]; 0], "{plan:?}");
+            host.down();
+            // A server that is excluded by name is asked.
+            host.up(&Plan { exclude: nets(&["192.168.5.9/32", "fd05::9/128"]), ..plan });
+            assert_eq!(host.heard(&all), said(&all));
+            host.down();
+        }
+        // A tunnel for some networks leaves the names of the others where they were.
+        host.up(&Plan { allow_lan: true, ..chosen() });
+        assert_eq!(host.heard(&all), said(&all));
+        host.down();
+    });
+}
+
+/// A datagram to port 9 of an address, as a gateway puts it into the tunnel.
+fn inner(to: &str) -> Vec<u8> {
+    let udp = [0x9c, 0x40, 0, 9, 0, 12, 0, 0, b'n', b'e', b'w', b's'];
+    match to.parse().unwrap() {
+        std::net::IpAddr::V4(to) => {
+            let mut packet = vec![0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 7, 0, 1];
+            packet.extend(to.octets());
+            let words = packet.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+            let sum: u32 = words.sum();
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            packet.extend(udp);
+            packet
+        }
+        std::net::IpAddr::V6(to) => {
+            let mut packet = vec![0x60, 0, 0, 0, 0, 12, 17, 64];
+            packet.extend("fd07::1".parse::<std::net::Ipv6Addr>().unwrap().octets());
+            packet.extend(to.octets());
+            packet.extend(udp);
+            packet
+        }
+    }
+}
+
+#[test]
+fn a_gateway_reaches_what_is_advertised_and_nothing_else_behind_this_host() {
+    in_namespace("a_gateway_reaches_what_is_advertised_and_nothing_else_behind_this_host", || {
+        let mut host = Host::new();
+        let behind = nets(&["192.168.5.128/25", "fd05::8000:0:0:0/65"]);
+        let inside = ["192.168.5.9", "192.168.5.200", "fd05::9", "fd05::8000:0:0:9"];
+        let all: Vec<String> =
+            inside.map(|to| format!("udp {}", SocketAddr::new(to.parse().unwrap(), 9))).to_vec();
+        let advertised = [all[1].clone(), all[3].clone()];
+        let guard = |behind| Some(Guard { behind, ..Guard::default() });
+        for (guard, switch, expected) in [
+            (None, None, &all[..]),
+            (guard(Vec::new()), None, &[]),
+            (guard(behind), None, &advertised[..]),
+            (guard(Vec::new()), Some(KillSwitch::default()), &[]),
+        ] {
+            let plan =
+                Plan { guard, kill_switch: switch, allow_lan: true, forward: true, ..full() };
+            host.up(&plan);
+            let packets = inside.map(inner);
+            let tun = host.tun.as_mut().unwrap();
+            tun.write(packets.iter().map(Vec::as_slice)).unwrap();
+            assert_eq!(host.capture.take(), expected, "{plan:?}");
+            host.down();
+        }
+    });
+}

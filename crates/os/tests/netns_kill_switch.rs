@@ -14,11 +14,11 @@ use std::{
 
 use rove_os::{
     error::Error,
-    plan::{Applier, KillSwitch, MARK, Places, Plan},
+    plan::{Applier, Guard, KillSwitch, MARK, MARK_INBOUND, Places, Plan},
     tun::{Tun, TunOptions},
     udp::{Datagrams, Ecn, ReceiveBuffer, UdpOptions, UdpSocket},
 };
-use support::{capture::Capture, has_program, in_namespace, net, skip_inside};
+use support::{capture::Capture, has_program, in_namespace, in_network_of_root, net, skip_inside};
 
 struct Host {
     capture: Capture,
@@ -66,6 +66,13 @@ impl Host {
         applier.apply(plan).unwrap();
         capture.take();
         Self { capture, _tun: tun, applier, dir }
+    }
+
+    /// Takes everything back, and the cable away.
+    fn end(mut self) {
+        self.applier.undo().unwrap();
+        self.applier.remove_kill_switch().unwrap();
+        net::remove("far");
     }
 
     fn places(&self) -> Places {
@@ -138,9 +145,69 @@ fn dhcp_stays_open() {
         send(client, "192.168.5.1:67".parse().unwrap()).unwrap();
         let local = "[::]:546".parse().unwrap();
         let client = UdpOptions { local, ipv6_only: true, interface: Some("wan"), mark: None };
-        send(client, "[fd05::1]:547".parse().unwrap()).unwrap();
-        assert_eq!(host.capture.take(), ["udp 192.168.5.1:67", "udp [fd05::1]:547"]);
+        send(client, "[ff02::1:2]:547".parse().unwrap()).unwrap();
+        broadcast("0.0.0.0:68", "255.255.255.255:67");
+        let servers = ["udp 192.168.5.1:67", "udp [ff02::1:2]:547", "udp 255.255.255.255:67"];
+        assert_eq!(host.capture.take(), servers);
+        // Other hosts are no servers of this link: the ports alone open nothing.
+        for (local, remote) in [
+            ("0.0.0.0:68", "192.0.2.1:67"),
+            ("0.0.0.0:68", "192.168.6.1:67"),
+            ("[::]:546", "[2001:db8::1]:547"),
+            ("[::]:546", "[fd05::1]:547"),
+        ] {
+            let (local, remote): (SocketAddr, SocketAddr) =
+                (local.parse().unwrap(), remote.parse().unwrap());
+            for interface in [Some("wan"), None] {
+                let _ = send(UdpOptions { local, ipv6_only: true, interface, mark: None }, remote);
+            }
+        }
+        assert_eq!(host.capture.take(), [""; 0]);
     });
+}
+
+fn broadcast(local: &str, remote: &str) {
+    use std::net::UdpSocket;
+    let socket = UdpSocket::bind(local).unwrap();
+    // SAFETY: the value and its length are those of a live C string.
+    let bound = unsafe {
+        let name = c"wan";
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+        libc::setsockopt(socket.as_raw_fd(), level, option, name.as_ptr().cast(), 4)
+    };
+    assert_eq!(bound, 0, "{}", io::Error::last_os_error());
+    socket.set_broadcast(true).unwrap();
+    socket.send_to(b"secret", remote).unwrap();
+}
+
+/// Another program may have the right to set the mark of the tunnel's datagrams.
+#[test]
+fn the_mark_is_of_use_to_roves_user_alone() {
+    in_network_of_root("the_mark_is_of_use_to_roves_user_alone", || {
+        let guard = Some(Guard::default());
+        for plan in [plan(), Plan { guard: guard.clone(), ..plan() }, only_guarded(guard)] {
+            let host = Host::new(&plan);
+            for mark in [MARK, MARK_INBOUND] {
+                let remotes = ["192.0.2.1:9", "203.0.113.7:443", "[2001:db8::1]:9"];
+                let send = move || remotes.map(|remote| drop(sends(remote, Some(mark), 0)));
+                let as_another = move || {
+                    // SAFETY: the call changes the credentials of this thread alone.
+                    unsafe { libc::setfsuid(500) };
+                    send();
+                };
+                std::thread::spawn(as_another).join().unwrap();
+                assert_eq!(host.capture.take(), [""; 0], "{mark:x}, {plan:?}");
+                send();
+                let ours = remotes.map(|remote| format!("udp {remote}")).to_vec();
+                assert_eq!(host.capture.take(), if mark == MARK { ours } else { vec![] });
+            }
+            host.end();
+        }
+    });
+}
+
+fn only_guarded(guard: Option<Guard>) -> Plan {
+    Plan { kill_switch: None, guard, ..plan() }
 }
 
 #[test]
@@ -184,6 +251,11 @@ fn answers_to_the_tunnel_come_in_and_nothing_else_does() {
         }
         // The one that was asked, and a gateway that speaks first from a new port.
         assert_eq!(heard, senders[..2]);
+        // Anybody can send from the gateway's address. Only the tunnel's own sockets hear that.
+        let other = std::net::UdpSocket::bind("192.168.5.2:5000").unwrap();
+        other.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        inject("far", "203.0.113.7:443".parse().unwrap(), "192.168.5.2:5000".parse().unwrap());
+        assert!(other.recv_from(&mut [0; 16]).is_err(), "a forged datagram came in");
         drop(host);
     });
 }
@@ -325,9 +397,9 @@ fn nft_shows_the_rules_as_they_are_meant() {
             "hook output priority filter; policy drop;",
             "hook input priority filter; policy drop;",
             "hook forward priority filter; policy drop;",
-            "meta mark 0x0000726f ct mark set 0x0000726f accept",
-            "udp sport 68 udp dport 67 accept",
-            "ip saddr 203.0.113.7 accept",
+            "meta mark 0x0000726f meta skuid 0 ct mark set 0x0000726f accept",
+            "ip daddr { 169.254.0.0/16, 255.255.255.255 } udp sport 68 udp dport 67 accept",
+            "ip saddr 203.0.113.7 socket mark 0x0000726f accept",
             "oifname \"rove0\" accept",
         ] {
             assert!(rules.contains(expected), "{expected} is missing in {rules}");

@@ -40,8 +40,13 @@ const NEIGHBOUR_OUT: [&str; 4] =
 /// The messages that it must receive for that.
 const NEIGHBOUR_IN: [&str; 4] =
     ["nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert", "mld-listener-query"];
-/// Plain DNS and DNS over TLS. They do not reach the LAN's resolvers even if the LAN is allowed.
+/// Plain DNS, and DNS over TLS or QUIC. They do not reach the LAN's resolvers even if the LAN is
+/// allowed.
 const DNS_PORTS: [u16; 2] = [53, 853];
+/// Destinations of DHCP that every link has: broadcast and link-local addresses (RFC 2131 section
+/// 4.1, RFC 3927), and the group of servers and relays (RFC 8415 section 7.1).
+const DHCP_V4: [&str; 2] = ["255.255.255.255/32", "169.254.0.0/16"];
+const DHCP_V6: [&str; 2] = ["ff02::1:2/128", "fe80::/10"];
 
 // Priorities of chains at a hook (netfilter_ipv4.h).
 const MANGLE: i32 = -150;
@@ -52,6 +57,13 @@ const SOURCE_NAT: i32 = 100;
 const DESTINATIONS: &str = "destinations";
 
 type Rule = Vec<Value>;
+
+/// Whether the kernel can look up the socket of a packet (`CONFIG_NFT_SOCKET`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sockets {
+    Matched,
+    Unknown,
+}
 
 /// The direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,7 +85,7 @@ impl Way {
 }
 
 /// The kill switch: three chains with the policy drop.
-pub(super) fn kill_switch(opening: &Opening) -> Vec<Value> {
+pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> Vec<Value> {
     let mut table = Table::new("inet", KILL_SWITCH_TABLE);
     for hook in ["output", "input", "forward"] {
         table.base_chain(hook, "filter", (hook, FILTER), "drop");
@@ -82,16 +94,13 @@ pub(super) fn kill_switch(opening: &Opening) -> Vec<Value> {
     table.rules("output", kept(opening, Way::Out, accept()));
     table.rules("output", towards(Way::Out, &opening.destinations));
     if opening.allow_lan {
-        for protocol in ["udp", "tcp"] {
-            let dns = json!({ "set": DNS_PORTS });
-            table.rules("output", [vec![equals(payload(protocol, "dport"), dns), refuse()]]);
-        }
+        table.rules("output", names(&[]));
         table.rules("output", opening.lan.iter().map(|local| on_link(local, Way::Out)));
         table.rules("output", towards(Way::Out, &groups()));
     }
     // Programs notice a refusal at once, but a drop only after minutes.
     table.rules("output", [vec![refuse()]]);
-    table.rules("input", input(opening));
+    table.rules("input", input(opening, sockets));
     table.rules("forward", through(opening));
     let inside: Vec<Value> = opening.own_links.iter().map(|link| json!(link)).collect();
     if !inside.is_empty() {
@@ -102,16 +111,17 @@ pub(super) fn kill_switch(opening: &Opening) -> Vec<Value> {
 }
 
 /// The guard.
-pub(super) fn guard(guard: &GuardRules) -> Vec<Value> {
+pub(super) fn guard(guard: &GuardRules, sockets: Sockets) -> Vec<Value> {
     let mut table = Table::new("inet", GUARD_TABLE);
     table.base_chain("arrivals", "filter", ("prerouting", MANGLE), "accept");
-    table.rules("arrivals", arrivals(guard));
+    table.rules("arrivals", arrivals(guard, sockets));
     table.base_chain("replies", "route", ("output", MANGLE), "accept");
     table.rules("replies", replies(guard));
     table.chain(DESTINATIONS);
     table.rules(DESTINATIONS, destinations(guard));
     table.base_chain("output", "filter", ("output", FILTER), "accept");
     table.rules("output", beside(&guard.opening));
+    table.rules("output", kept(&guard.opening, Way::Out, accept()));
     table.rules("output", from_own_addresses(guard));
     table.rules("output", [jump()]);
     table.base_chain("forward", "filter", ("forward", FILTER), "accept");
@@ -133,17 +143,67 @@ fn beside(opening: &Opening) -> Vec<Rule> {
     let mut rules = vec![
         vec![equals(Way::Out.link(), json!("lo")), accept()],
         vec![equals(Way::Out.link(), json!(opening.device)), accept()],
-        // The tunnel's own datagrams. The mark of the connection identifies the answers.
-        vec![equals(meta("mark"), json!(MARK)), set(ct("mark"), MARK), accept()],
-        udp(68, 67),
-        udp(546, 547),
         neighbour(&NEIGHBOUR_OUT),
     ];
+    rules.extend(own_datagrams(opening));
+    rules.extend(dhcp(opening));
     rules.extend(inside(opening, Way::Out));
     rules
 }
 
-fn input(opening: &Opening) -> Vec<Rule> {
+/// The tunnel's own datagrams. The mark of the connection identifies the answers.
+///
+/// Other programs may set the mark too (`CAP_NET_RAW`, socket(7)), so the first packet of a
+/// connection must come from a socket of Rove's user. A later one may come from no socket: the
+/// kernel repeats the last packets of a closed one. It also opens MPTCP's subflows itself, before
+/// it attaches them to Rove's socket (`__mptcp_subflow_connect`).
+fn own_datagrams(opening: &Opening) -> Vec<Rule> {
+    let marked = || equals(meta("mark"), json!(MARK));
+    let noted = || [set(ct("mark"), MARK), accept()];
+    let Some(user) = opening.sender else {
+        return vec![[marked()].into_iter().chain(noted()).collect()];
+    };
+    let of_user = [marked(), equals(meta("skuid"), json!(user))];
+    let mut rules = vec![
+        of_user.into_iter().chain(noted()).collect(),
+        vec![marked(), equals(ct("mark"), json!(MARK)), accept()],
+    ];
+    if opening.subflows {
+        let to = |nets: Vec<IpNet>| {
+            let subflow = [marked(), equals(meta("l4proto"), json!("tcp"))];
+            subflow.into_iter().chain([address("daddr", &nets)]).chain(noted()).collect()
+        };
+        rules.extend(networks_by_family(&gateways(opening)).into_iter().map(to));
+    }
+    rules
+}
+
+/// DHCP to any server of a link. A server behind a relay does not get the unicast renewal, but the
+/// broadcast that follows it (RFC 2131 section 4.4.5). With IPv6 a client sends to the group.
+fn dhcp(opening: &Opening) -> Vec<Rule> {
+    let to = |net: &[IpNet], (source, destination)| -> Rule {
+        [address("daddr", net)].into_iter().chain(udp(source, destination)).collect()
+    };
+    let parsed = |nets: [&str; 2]| nets.iter().filter_map(|net| net.parse().ok()).collect();
+    let (v4, v6): (Vec<IpNet>, Vec<IpNet>) = (parsed(DHCP_V4), parsed(DHCP_V6));
+    let mut rules = vec![to(&v4, (68, 67)), to(&v6, (546, 547))];
+    rules.extend(opening.near.iter().map(|near| {
+        let rule = to(&[near.net], (68, 67)).into_iter();
+        [equals(Way::Out.link(), json!(near.link))].into_iter().chain(rule).collect()
+    }));
+    rules
+}
+
+/// Refuses DNS to the networks of one family, or to any address.
+fn names(to: &[IpNet]) -> [Rule; 2] {
+    ["udp", "tcp"].map(|protocol| {
+        let to = (!to.is_empty()).then(|| address("daddr", to));
+        let dns = equals(payload(protocol, "dport"), json!({ "set": DNS_PORTS }));
+        to.into_iter().chain([dns, refuse()]).collect()
+    })
+}
+
+fn input(opening: &Opening, sockets: Sockets) -> Vec<Rule> {
     let mut rules = vec![
         vec![equals(Way::In.link(), json!("lo")), accept()],
         vec![equals(Way::In.link(), json!(opening.device)), accept()],
@@ -154,8 +214,7 @@ fn input(opening: &Opening) -> Vec<Rule> {
     ];
     rules.extend(inside(opening, Way::In));
     rules.extend(kept(opening, Way::In, accept()));
-    let gateways: Vec<IpNet> = opening.gateways.iter().copied().map(IpNet::from).collect();
-    rules.extend(towards(Way::In, &gateways));
+    rules.extend(from_gateways(&gateways(opening), sockets));
     rules.extend(towards(Way::In, &opening.destinations));
     if opening.allow_lan {
         rules.extend(opening.lan.iter().map(|local| on_link(local, Way::In)));
@@ -164,10 +223,37 @@ fn input(opening: &Opening) -> Vec<Rule> {
     rules
 }
 
-/// Packets forwarded into the tunnel or out of it.
+/// Unsolicited datagrams of the gateway to the tunnel's own sockets: connection tracking forgets a
+/// silent path sooner than Rove does. The address alone proves nothing, as anybody can forge it.
+fn from_gateways(gateways: &[IpNet], sockets: Sockets) -> Vec<Rule> {
+    let to_us = |nets: Vec<IpNet>| {
+        vec![address("saddr", &nets), equals(socket("mark"), json!(MARK)), accept()]
+    };
+    let families = networks_by_family(gateways).into_iter();
+    families.filter(|_| sockets == Sockets::Matched).map(to_us).collect()
+}
+
+fn gateways(opening: &Opening) -> Vec<IpNet> {
+    opening.gateways.iter().copied().map(IpNet::from).collect()
+}
+
+/// Packets forwarded into the tunnel or out of it. The gateway may open connections only to the
+/// advertised networks, and to ports that this host itself forwards.
 fn through(opening: &Opening) -> Vec<Rule> {
-    let device = json!(opening.device);
-    [Way::In, Way::Out].map(|way| vec![equals(way.link(), device.clone()), accept()]).to_vec()
+    let along = |way: Way| equals(way.link(), json!(opening.device));
+    let mut rules = vec![
+        vec![
+            along(Way::In),
+            matches("in", ct("state"), json!(["established", "related"])),
+            accept(),
+        ],
+        vec![along(Way::In), matches("in", ct("status"), json!("dnat")), accept()],
+    ];
+    let to = |nets: Vec<IpNet>| vec![along(Way::In), address("daddr", &nets), accept()];
+    rules.extend(networks_by_family(&opening.behind).into_iter().map(to));
+    rules.push(vec![along(Way::In), drop()]);
+    rules.push(vec![along(Way::Out), accept()]);
+    rules
 }
 
 /// Packets to or from containers and virtual machines, which do not leave this host.
@@ -220,7 +306,7 @@ fn own_addresses(guard: &GuardRules) -> Vec<IpNet> {
 }
 
 /// Rules for packets that arrive on any link.
-fn arrivals(guard: &GuardRules) -> Vec<Rule> {
+fn arrivals(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
     let opening = &guard.opening;
     let kind = json!({ "fib": { "result": "type", "flags": ["daddr"] } });
     // If a local network has the same address, the tunnel's own datagrams may be sent to it.
@@ -237,18 +323,18 @@ fn arrivals(guard: &GuardRules) -> Vec<Rule> {
         vec![equals(ct("mark"), json!(MARK_INBOUND)), set(meta("mark"), MARK_INBOUND)],
     ]);
     if !guard.strict_links.is_empty() {
-        rules.extend(strict(guard));
+        rules.extend(strict(guard, sockets));
     }
     rules
 }
 
 /// The kernel's strict reverse path check for these links, except for the tunnel's own datagrams.
 /// These arrive on any of the links, and the kernel cannot tell them from other packets.
-fn strict(guard: &GuardRules) -> Vec<Rule> {
-    let gateways: Vec<IpNet> = guard.opening.gateways.iter().copied().map(IpNet::from).collect();
-    let gateways: Vec<IpNet> = gateways.into_iter().filter(|net| net.addr().is_ipv4()).collect();
+fn strict(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
+    let mut gateways = gateways(&guard.opening);
+    gateways.retain(|net| net.addr().is_ipv4());
     let back = json!({ "fib": { "result": "oif", "flags": ["saddr", "mark", "iif"] } });
-    let mut rules = towards(Way::In, &gateways);
+    let mut rules = from_gateways(&gateways, sockets);
     rules.push(vec![
         equals(meta("nfproto"), json!("ipv4")),
         equals(Way::In.link(), json!({ "set": guard.strict_links })),
@@ -275,19 +361,34 @@ fn replies(guard: &GuardRules) -> Vec<Rule> {
 /// do. If a network is both an exception and a destination of the tunnel, the exception wins.
 fn destinations(guard: &GuardRules) -> Vec<Rule> {
     let opening = &guard.opening;
-    let (mut open, mut lan) = (opening.destinations.clone(), &[][..]);
-    if opening.allow_lan {
-        open.extend(groups());
-        lan = &opening.lan;
+    let open = &opening.destinations;
+    let (mut groups, mut lan) = (groups(), &opening.lan[..]);
+    if !opening.allow_lan {
+        (groups, lan) = (Vec::new(), &[]);
     }
-    let all = open.iter().chain(&guard.routes).chain(lan.iter().map(|local| &local.net));
+    let local = groups.iter().chain(lan.iter().map(|local| &local.net));
+    let all = open.iter().chain(&guard.routes).chain(local.clone());
     let lengths: BTreeSet<u8> = all.map(IpNet::prefix_len).collect();
-    let mut rules = vec![vec![equals(meta("mark"), json!(MARK_INBOUND)), accept()]];
+    // The mark of the packet would not do: another program may set it (CAP_NET_RAW).
+    let mut rules = vec![vec![
+        equals(ct("direction"), json!("reply")),
+        equals(ct("mark"), json!(MARK_INBOUND)),
+        accept(),
+    ]];
+    // Where the tunnel is for the whole Internet, or for this network, names are asked in it.
+    let is_inside = |net: &IpNet| {
+        let holds = |nets: &[IpNet]| nets.iter().any(|other| other.contains(net));
+        holds(&guard.routes) && !holds(open)
+    };
+    let quiet: Vec<IpNet> = local.filter(|net| is_inside(net)).copied().collect();
     for length in lengths.into_iter().rev() {
         let of_length = |nets: &[IpNet]| -> Vec<IpNet> {
             nets.iter().filter(|net| net.prefix_len() == length).copied().collect()
         };
-        rules.extend(towards(Way::Out, &of_length(&open)));
+        rules.extend(towards(Way::Out, &of_length(open)));
+        let quiet = networks_by_family(&of_length(&quiet)).into_iter();
+        rules.extend(quiet.flat_map(|nets| names(&nets)));
+        rules.extend(towards(Way::Out, &of_length(&groups)));
         let local = lan.iter().filter(|local| local.net.prefix_len() == length);
         rules.extend(local.map(|local| on_link(local, Way::Out)));
         let refused = networks_by_family(&of_length(&guard.routes)).into_iter();
@@ -362,6 +463,10 @@ fn on_link(local: &LocalNetwork, way: Way) -> Rule {
 
 fn neighbour(types: &[&str]) -> Rule {
     vec![equals(payload("icmpv6", "type"), json!({ "set": types })), accept()]
+}
+
+fn socket(key: &str) -> Value {
+    json!({ "socket": { "key": key } })
 }
 
 fn udp(source: u16, destination: u16) -> Rule {

@@ -26,6 +26,7 @@ use std::{
 
 use serde_json::Value;
 
+use self::client::Sockets;
 use crate::{
     error::Error,
     plan::{GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening},
@@ -72,7 +73,15 @@ fn unless_unknown(result: Result<(), Error>) -> Result<(), Error> {
 
 /// Puts the kill switch in place of an earlier one.
 pub(crate) fn install_kill_switch(opening: &Opening) -> Result<(), Error> {
-    run(KILL_SWITCH, client::kill_switch(opening))
+    with_sockets(|sockets| run(KILL_SWITCH, client::kill_switch(opening, sockets)))
+}
+
+/// Installs rules that look up sockets, or else, on a kernel that cannot do that, those without.
+fn with_sockets(install: impl Fn(Sockets) -> Result<(), Error>) -> Result<(), Error> {
+    match install(Sockets::Matched) {
+        Err(Error::NftRefused { .. }) => install(Sockets::Unknown),
+        result => result,
+    }
 }
 
 /// Removes the kill switch, if there is one.
@@ -82,7 +91,7 @@ pub(crate) fn remove_kill_switch() -> Result<(), Error> {
 
 /// Installs the guard in place of an earlier one.
 pub(crate) fn install_guard(guard: &GuardRules) -> Result<(), Error> {
-    run(GUARD, client::guard(guard))?;
+    with_sockets(|sockets| run(GUARD, client::guard(guard, sockets)))?;
     unless_unknown(run(GUARD, client::arp(guard)))
 }
 

@@ -12,7 +12,7 @@ use super::{
     journal::{Before, Entry, Journal, Left},
     obstacle::{self, Obstacle},
     present::{Present, Standing},
-    redirects,
+    redirects, sender,
     surroundings::Surroundings,
     sweep, sysctl,
 };
@@ -519,6 +519,7 @@ impl Applier {
         };
         let links = links::snapshot()?;
         let mut around = Surroundings::of(plan, &links)?;
+        around.sender = sender::sender();
         around.strict_links = sysctl::strict_links(plan, &links, &around, &original);
         let mut items = item::items(plan, &around);
         items.extend(sysctl::items(plan, &links, &around, original));

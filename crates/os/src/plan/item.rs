@@ -94,7 +94,7 @@ pub(crate) enum RuleKind {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Opening {
     pub(crate) device: String,
-    /// Gateway addresses, whose datagrams may arrive unsolicited.
+    /// Gateway addresses, whose datagrams may arrive unsolicited at the tunnel's sockets.
     pub(crate) gateways: Vec<IpAddr>,
     /// Destinations that are excluded from the tunnel.
     pub(crate) destinations: Vec<IpNet>,
@@ -109,6 +109,18 @@ pub(crate) struct Opening {
     /// Connections that stay outside the tunnel.
     #[serde(default)]
     pub(crate) kept: Vec<Connection>,
+    /// IPv4 networks of links, whose DHCP servers get renewals.
+    #[serde(default)]
+    pub(crate) near: Vec<LocalNetwork>,
+    /// The user whose sockets send the tunnel's datagrams, where the kernel can tell.
+    #[serde(default)]
+    pub(crate) sender: Option<u32>,
+    /// MPTCP opens subflows, without a socket of that user.
+    #[serde(default)]
+    pub(crate) subflows: bool,
+    /// Networks behind this host to which connections may come from the tunnel.
+    #[serde(default)]
+    pub(crate) behind: Vec<IpNet>,
 }
 
 /// The destinations and addresses that the guard keeps in the tunnel.
@@ -338,6 +350,10 @@ fn opening(
         lan: around.lan.clone(),
         own_links: around.own_links.clone(),
         kept: sorted(kept.to_vec()),
+        near: around.near.clone(),
+        sender: around.sender,
+        subflows: !plan.subflows.is_empty(),
+        behind: sorted(plan.guard.iter().flat_map(|guard| truncated(&guard.behind)).collect()),
     }
 }
 

@@ -32,6 +32,7 @@ mod places;
 mod present;
 mod redirects;
 mod routing;
+mod sender;
 mod surroundings;
 mod sweep;
 mod sysctl;
@@ -159,7 +160,7 @@ pub struct Destination {
 /// allows local networks, except for DNS.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KillSwitch {
-    /// Addresses of the gateway, from which datagrams may come unasked.
+    /// Addresses of the gateway, from which datagrams may come unasked to the tunnel's sockets.
     pub gateways: Vec<IpAddr>,
     /// Connections that continue outside the tunnel.
     pub kept: Vec<Connection>,
@@ -170,15 +171,17 @@ pub struct KillSwitch {
 /// It refuses packets to the plan's `routes` on other links. Allowed are only the exceptions of the
 /// kill switch and replies to connections that came in there. Packets to the tunnel's addresses are
 /// accepted only from the tunnel, and other links do not answer ARP for them (CVE-2019-14899).
-/// Containers of this host use the tunnel under its address. If the packet filter is not available,
-/// the plan is applied without it, and [`Applier::unguarded`] gives the reason.
+/// Containers of this host use the tunnel under its address. From the tunnel, packets are forwarded
+/// only to `behind`, in reply, and where this host forwards a port. If the packet filter is not
+/// available, the plan is applied without it, and [`Applier::unguarded`] gives the reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Guard {
     /// Addresses of the gateway, whose datagrams may arrive on any link.
     pub gateways: Vec<IpAddr>,
     /// Connections from before the tunnel that continue outside it.
     pub kept: Vec<Connection>,
-    /// Networks behind this host that the gateway knows. Their packets keep their addresses.
+    /// Networks behind this host that the gateway knows. Their packets keep their addresses, and
+    /// connections may come to them from the tunnel.
     pub behind: Vec<IpNet>,
 }
 

@@ -43,6 +43,19 @@ pub(crate) fn skip_inside(what: &str, why: &str) -> ! {
 
 /// Runs `body` in namespaces of its own. `name` is the name of the calling test.
 pub(crate) fn in_namespace(name: &str, body: fn()) {
+    run_in(name, enter_namespaces, body);
+}
+
+/// Runs `body` as root in a network of its own, with all users there are. Skipped without root.
+pub(crate) fn in_network_of_root(name: &str, body: fn()) {
+    // SAFETY: the call has no arguments and cannot fail.
+    if unsafe { libc::getuid() } != 0 {
+        return skip(name, "other users can be played by root only");
+    }
+    run_in(name, enter_network, body);
+}
+
+fn run_in(name: &str, enter: fn(&mut Command), body: fn()) {
     if std::env::var(INSIDE).as_deref() == Ok(name) {
         net::up("lo");
         body();
@@ -50,7 +63,7 @@ pub(crate) fn in_namespace(name: &str, body: fn()) {
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(INSIDE, name);
-    enter_namespaces(&mut command);
+    enter(&mut command);
     let output = match command.stdin(Stdio::null()).output() {
         Ok(output) => output,
         Err(error) => return skip(name, &format!("namespaces are refused: {error}")),
@@ -97,6 +110,11 @@ pub(crate) fn enter_namespaces(command: &mut Command) {
             Ok(())
         });
     }
+}
+
+fn enter_network(command: &mut Command) {
+    // SAFETY: between fork and exec only a system call is made.
+    unsafe { command.pre_exec(|| check(libc::unshare(libc::CLONE_NEWNET))) };
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
