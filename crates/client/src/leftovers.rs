@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use rove_api::Request;
 use rove_host::confine;
 use rove_host::control::{self, AskError};
@@ -113,6 +113,12 @@ pub fn stand(home: &Home) -> Result<()> {
         Err(rove_os::error::Error::SecondInstance { .. }) => return Ok(()),
         taken => taken?,
     };
-    Applier::open(Places::usual(&state))?.stand_kill_switch()?;
-    Ok(())
+    let stands = Applier::open(Places::usual(&state)).and_then(|mut all| all.stand_kill_switch());
+    stands.map(drop).or_else(|error| {
+        rove_os::plan::close()?;
+        Err(error).context(
+            "the kill switch could not be installed, so routing rules stop all traffic: remove the \
+             cause and run `rove up --kill-switch`, or `rove down` to open the host",
+        )
+    })
 }

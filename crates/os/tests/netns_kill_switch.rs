@@ -14,7 +14,7 @@ use std::{
 
 use rove_os::{
     error::Error,
-    plan::{Applier, Guard, KillSwitch, MARK, MARK_INBOUND, Places, Plan},
+    plan::{Applier, Guard, KillSwitch, MARK, MARK_INBOUND, Places, Plan, close},
     tun::{Tun, TunOptions},
     udp::{Datagrams, Ecn, ReceiveBuffer, UdpOptions, UdpSocket},
 };
@@ -78,6 +78,17 @@ impl Host {
     fn places(&self) -> Places {
         let state = self.dir.path().to_owned();
         Places { resolv_conf: state.join("resolv.conf"), state, resolved: false }
+    }
+
+    /// Tries what routing rules stop. IPv4 from the interface itself would leave here, where frames
+    /// need no neighbour that answers (`ip_route_output_key_hash_rcu` in net/ipv4/route.c).
+    fn assert_unrouted(&self, when: &str) {
+        for remote in ["192.0.2.1:53", "192.168.5.9:80", "[2001:db8::1]:53", "[fd05::9]:80"] {
+            let _ = (sends(remote, None, 0), sends(remote, Some(MARK), 0));
+        }
+        let _ = sends_through("wan", "[2001:db8::1]:53");
+        let seen = self.capture.take();
+        assert!(seen.is_empty(), "{when}: {seen:?}");
     }
 
     /// Tries everything that must not leave by the cable, from the interface itself too.
@@ -452,8 +463,16 @@ fn after_a_boot_it_comes_back_or_goes_for_good() {
         host.applier = Applier::open(host.places()).unwrap();
         let error = host.applier.stand_kill_switch().unwrap_err();
         assert!(matches!(error, Error::NftMissing { what: "the kill switch" }), "{error}");
+        // Without a filter the boot unit closes the host by routing rules.
+        close().unwrap();
+        close().unwrap();
+        host.assert_unrouted("closed by rules");
+        assert!(host.applier.kill_switch_is_there().unwrap());
         host.applier.undo().unwrap();
+        host.assert_unrouted("closed by rules, after the sweep");
         host.applier.remove_kill_switch().unwrap();
         assert!(!path.exists());
+        sends("192.0.2.1:53", None, 0).unwrap();
+        assert_eq!(host.capture.take(), ["udp 192.0.2.1:53"]);
     });
 }

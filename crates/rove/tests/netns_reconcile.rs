@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::netns::{
-    Lab, in_namespace, need_program, on, output, own_etc, reaches, serve_pattern, sh, wait_until,
+    Lab, hide_nft, in_namespace, need_program, on, output, own_etc, reaches, serve_pattern, sh,
+    wait_until,
 };
 
 const WEB: &str = "198.51.100.80:80";
@@ -286,6 +287,21 @@ fn a_lost_journal_leaves_a_way_out() {
         assert!(says("client", "nft list tables", "rove_kill_switch"));
         lab.rove("client", "down").ok();
         assert!(!says("client", "nft list tables", "rove"));
+        // The boot unit closes the host without a packet filter, too.
+        let client = lab.start("client", "up --foreground --kill-switch");
+        wait_until("it carries", || lab.log("client").contains("up: 10.77.0.2"));
+        client.kill();
+        sh("nsenter --net=/run/netns/client nft flush ruleset
+            ip -n client route flush table 29295; ip -n client -6 route flush table 29295");
+        serve_pattern("server", WEB, 1_000);
+        wait_until("nothing holds it back", || reaches("client", WEB));
+        hide_nft();
+        let stand = lab.rove("client", "stand-kill-switch");
+        assert!(stand.code != Some(0) && stand.err.contains("stop all traffic"), "{}", stand.err);
+        assert!(!reaches("client", WEB));
+        sh("umount /usr/sbin");
+        lab.rove("client", "down").ok();
+        assert!(reaches("client", WEB) && !says("client", "ip rule", "5189"));
         // A gateway starts with a damaged journal, too.
         gateway.kill();
         for name in ["plan.json", "plan.json.before"] {

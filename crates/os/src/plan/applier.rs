@@ -11,8 +11,8 @@ use super::{
     item::{self, Item, Opening},
     journal::{Before, Entry, Journal, Left},
     obstacle::{self, Obstacle},
-    present::{Present, Standing},
-    redirects, sender,
+    present::{self, Present, Standing},
+    redirects, routing, sender,
     surroundings::Surroundings,
     sweep, sysctl,
 };
@@ -141,6 +141,9 @@ impl Applier {
         }
         if redirects_taken {
             redirects::forget(&mut netlink);
+        }
+        if self.kill_switch_stands() {
+            routing::reopen(&mut netlink)?;
         }
         self.rebooted = false;
         self.remove_from(&mut netlink, keep)?;
@@ -425,6 +428,7 @@ impl Applier {
             let _ = nft::remove_guard();
         }
         self.entries.retain(|held| !held.is_kill_switch());
+        routing::reopen(&mut Netlink::open()?)?;
         if stood { self.store() } else { Ok(()) }
     }
 
@@ -444,15 +448,20 @@ impl Applier {
             // The journal is of this life of the machine from now on.
             self.store()?;
             self.rebooted = false;
+            routing::reopen(&mut Netlink::open()?)?;
         }
         Ok(stands)
     }
 
-    /// Whether the kernel has a kill switch or a guard of Rove, regardless of the journal.
+    /// Whether the kernel has a kill switch, a guard or closing rules ([`close`](super::close)) of
+    /// Rove, regardless of the journal.
     ///
     /// # Errors
     /// [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`].
     pub fn kill_switch_is_there(&self) -> Result<bool, Error> {
+        if present::is_closed()? {
+            return Ok(true);
+        }
         for table in [super::KILL_SWITCH_TABLE, super::GUARD_TABLE] {
             let is_there = match nft::listing(&[("inet", table)]) {
                 Err(Error::NftMissing { .. } | Error::NftRefused { .. }) => false,

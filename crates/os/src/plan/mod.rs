@@ -48,6 +48,7 @@ pub use self::{
     obstacle::Obstacle,
     places::Places,
     present::{ForeignRule, Standing},
+    routing::close,
     surroundings::is_private,
 };
 pub(crate) use self::{
@@ -64,6 +65,8 @@ pub const TABLE: u32 = 0x726f;
 /// Mark of replies to connections that came in on another link, and of connections that stay
 /// outside the tunnel.
 pub const MARK_INBOUND: u32 = 0x7270;
+/// Priority of the rules that stop all traffic, where a kill switch could not be installed at boot.
+pub const RULE_PRIORITY_CLOSED: u32 = 5_189;
 /// Priority of the rule that sends packets with [`MARK_INBOUND`] to the main table.
 pub const RULE_PRIORITY_INBOUND: u32 = 5_190;
 /// Priority of the rule that sends unmarked packets to [`TABLE`].

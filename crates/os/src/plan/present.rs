@@ -140,6 +140,20 @@ impl Present {
     }
 }
 
+/// Whether routing rules of Rove stop all traffic.
+pub(super) fn is_closed() -> Result<bool, Error> {
+    let mut netlink = Netlink::open()?;
+    netlink.dump_strictly();
+    for v6 in [false, true] {
+        let found = unless_unknown(rules(&mut netlink, v6));
+        let found = found.map_err(|error| Error::os("read the kernel's routing rules", error))?;
+        if found.iter().any(routing::is_closing) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// A routing rule of another program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForeignRule {

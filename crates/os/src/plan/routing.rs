@@ -16,7 +16,8 @@ use netlink_packet_route::{
 };
 
 use super::{
-    MARK, MARK_INBOUND, ROUTE_PROTOCOL, RULE_PRIORITY_INBOUND, RULE_PRIORITY_TUNNEL, TABLE,
+    MARK, MARK_INBOUND, ROUTE_PROTOCOL, RULE_PRIORITY_CLOSED, RULE_PRIORITY_INBOUND,
+    RULE_PRIORITY_TUNNEL, TABLE,
     item::{RuleKind, Target},
     sysctl,
 };
@@ -205,6 +206,58 @@ pub(super) fn rule(v6: bool, kind: RuleKind) -> RuleMessage {
     }
     message.attributes.push(RuleAttribute::FwMask(u32::MAX));
     message
+}
+
+/// Stops all traffic of this host to other hosts by routing rules, without `nft`.
+/// [`Applier::apply`] with a kill switch, and [`Applier::remove_kill_switch`], take them back.
+///
+/// Limit: for IPv4 packets of a socket that is bound to a link, the kernel takes every destination
+/// for a neighbour on that link (`ip_route_output_key_hash_rcu` in net/ipv4/route.c).
+///
+/// # Errors
+/// [`Error::Os`] where they cannot be set.
+///
+/// [`Applier::apply`]: super::Applier::apply
+/// [`Applier::remove_kill_switch`]: super::Applier::remove_kill_switch
+pub fn close() -> Result<(), Error> {
+    let mut netlink = Netlink::open()?;
+    for v6 in [false, true] {
+        let mut message = closing_rule(v6);
+        message.header.action = RuleAction::Prohibit;
+        netlink
+            .change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL)
+            .or_else(unless_present)
+            // Without IPv6, none is sent.
+            .or_else(|error| if v6 { unless_absent(error) } else { Err(error) })
+            .map_err(|error| Error::os("stop all traffic by routing rules", error))?;
+    }
+    Ok(())
+}
+
+/// Removes the rules of [`close`], if they are there.
+pub(super) fn reopen(netlink: &mut Netlink) -> Result<(), Error> {
+    for v6 in [false, true] {
+        netlink
+            .change(RouteNetlinkMessage::DelRule(closing_rule(v6)), 0)
+            .or_else(unless_absent)
+            .map_err(|error| Error::os("remove the routing rules that stop traffic", error))?;
+    }
+    Ok(())
+}
+
+/// What names a rule of [`close`].
+fn closing_rule(v6: bool) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = family(v6);
+    message.attributes.push(originator());
+    message.attributes.push(RuleAttribute::Priority(RULE_PRIORITY_CLOSED));
+    message
+}
+
+/// Whether a rule is one of [`close`].
+pub(super) fn is_closing(rule: &RuleMessage) -> bool {
+    rule.attributes.contains(&originator())
+        && rule.attributes.contains(&RuleAttribute::Priority(RULE_PRIORITY_CLOSED))
 }
 
 /// The attributes that identify a rule: its priority and Rove's originator.

@@ -1,7 +1,8 @@
 //! Removes everything in the kernel that is marked as Rove's, when no journal can be trusted.
 //!
 //! Routes and rules carry Rove's table and originator, and packet filters its names. Kernel
-//! settings and the resolver's file carry no such mark, so they stay as they are.
+//! settings and the resolver's file carry no such mark, so they stay as they are. Rules that stop
+//! all traffic stay until a kill switch is in place or is removed.
 
 use netlink_packet_route::RouteNetlinkMessage;
 
@@ -14,7 +15,7 @@ pub(super) fn routing(netlink: &mut Netlink) -> Result<(), Error> {
     let failed = |error| Error::os("remove routes and rules that an earlier process left", error);
     for v6 in [false, true] {
         for rule in present::unless_unknown(present::rules(netlink, v6)).map_err(failed)? {
-            if rule.attributes.contains(&routing::originator()) {
+            if rule.attributes.contains(&routing::originator()) && !routing::is_closing(&rule) {
                 netlink
                     .change(RouteNetlinkMessage::DelRule(rule), 0)
                     .or_else(routing::unless_absent)
