@@ -13,6 +13,7 @@ mod buffers;
 mod checksum;
 mod device;
 pub(crate) mod merge;
+mod merging;
 pub(crate) mod split;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 pub use self::buffers::Home;
@@ -30,6 +32,7 @@ pub use self::split::{HEADER_LEN_MAX, Segment};
 use self::{
     buffers::Buffers,
     merge::{Allowed, BATCH_MAX, Output, RUN_MAX},
+    merging::Merging,
     vnet::{Checksum, VNET_LEN, Vnet},
 };
 use crate::error::Error;
@@ -105,8 +108,8 @@ pub struct Tun {
     name: String,
     offload: Offload,
     adopted: bool,
-    /// Super-packets are written. Ends for good when the kernel refuses one.
-    merging: bool,
+    /// Whether super-packets are written.
+    merging: Merging,
     buffers: Buffers,
 }
 
@@ -119,7 +122,7 @@ impl Tun {
     /// [`Error::BadInterfaceName`], or [`Error::Os`].
     pub fn open(options: TunOptions<'_>) -> Result<Self, Error> {
         let device = device::open(options)?;
-        let merging = device.offload.tcp;
+        let merging = Merging::new(device.offload.tcp);
         Ok(Self {
             fd: device.fd,
             name: device.name,
@@ -239,7 +242,8 @@ impl Tun {
     }
 
     fn write_batch(&mut self, batch: &[&[u8]], written: &mut Written) -> Result<(), Error> {
-        let allowed = Allowed { tcp: self.merging, udp: self.merging && self.offload.udp };
+        let is_on = self.merging.is_on(Instant::now);
+        let allowed = Allowed { tcp: is_on, udp: is_on && self.offload.udp };
         let mut gone = false;
         merge::merge(batch, allowed, &mut |output| {
             let done = match output {
@@ -280,12 +284,14 @@ impl Tun {
         }
         let done = self.write_pieces(&pieces[..payloads.len() + 2]);
         if done != Done::Invalid {
+            if done == Done::Written {
+                self.merging.taken();
+            }
             written.count(done, packets.len());
             return done;
         }
-        // Some kernels agree to offloads and then refuse what uses them. Joining ends for this
-        // session; these packets, whose checksums were found right, travel alone.
-        self.merging = false;
+        self.merging.refused(Instant::now());
+        // The checksums of these packets were found right: they travel alone.
         packets.iter().map(|packet| self.write_single(packet, true, written)).max().unwrap_or(done)
     }
 
@@ -307,7 +313,13 @@ impl Tun {
 
     /// Whether super-packets are written: agreed at the start, and not refused since.
     pub fn merging(&self) -> bool {
-        self.merging
+        self.offload.tcp && self.merging_off().is_none()
+    }
+
+    /// For how long none has been written although the kernel agreed to it, because it refused
+    /// them.
+    pub fn merging_off(&self) -> Option<Duration> {
+        self.merging.off_for()
     }
 }
 
