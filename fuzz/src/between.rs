@@ -215,7 +215,7 @@ impl Between {
                 assert_eq!(other, peer, "a session with a stranger");
             }
         }
-        for Sent { route, bound, datagram: bytes } in sent {
+        for Sent { route, bound, datagram: bytes, .. } in sent {
             let bound = bound.expect("a socket is open while datagrams use it");
             let from = match end {
                 End::Gateway => gateway_address(),
@@ -276,6 +276,7 @@ pub(crate) fn engine(end: End, now: Instant, secret: &StaticSecret, seed: u64) -
         couples: true,
         competes: true,
         reorders: true,
+        judges_offload: true,
         ablation: Default::default(),
     };
     let node = Node::new(now, config, Box::new(SeededRng::new(seed)), 100);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Membership, PeerPath, Problem, SessionState};
+use crate::{Membership, PeerPath, Problem, SendFallback, SessionState};
 
 /// The status of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +134,10 @@ pub struct PeerSession {
     pub advertised: Vec<String>,
     /// Since when two hosts use the peer's key, in seconds since 1970.
     pub shared_key_since: Option<u64>,
+    /// How its paths send if segmented sends lose more than single ones; missing while they do
+    /// not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<SendFallback>,
     /// The far end of the first path.
     pub remote: Option<SocketAddr>,
     /// Seconds since the last authentic datagram.

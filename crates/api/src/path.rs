@@ -36,6 +36,9 @@ pub struct Path {
     pub queue_ms: Option<f64>,
     /// Part of the session's data that uses it, 0 to 1.
     pub share: Option<f64>,
+    /// How it sends if segmented sends lose more than single ones; missing while they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<SendFallback>,
     /// Bytes sent.
     pub tx_bytes: u64,
     /// Bytes received.
@@ -54,6 +57,25 @@ pub struct Path {
     pub feedback_datagrams: u64,
     /// The UDP payload of these, in bytes.
     pub feedback_bytes: u64,
+}
+
+/// How a path sends while segmented sends lose more than single ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendFallback {
+    /// The way to send.
+    pub sends: Sends,
+    /// For how long, in milliseconds.
+    pub for_ms: u64,
+}
+
+/// A way to send datagrams other than by plain segmentation offload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sends {
+    /// Segmented, with a last segment that is shorter than the others.
+    ShortLast,
+    /// One datagram at a time.
+    Single,
 }
 
 /// One subflow of an MPTCP connection.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// The part of the node or its host: `interface`, `kill-switch`, `filter`, `routing`,
-    /// `setting`, `dns`, `leak`, `firewall` or `other`. Missing for a problem of a session or of
-    /// the clock.
+    /// `setting`, `dns`, `leak`, `firewall`, `offload` or `other`. Missing for a problem of a
+    /// session or of the clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
     /// The problem.

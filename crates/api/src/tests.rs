@@ -109,6 +109,7 @@ fn what_is_measured_stays_as_it_is() {
         copied_bytes: 0,
         feedback_datagrams: 0,
         feedback_bytes: 0,
+        fallback: None,
     };
     let json = through_json(&PeerPath { path, peer: "laptop".to_owned() });
     assert_eq!((&json["state"], &json["loss"]), (&json!("in use"), &json!(1.0)));

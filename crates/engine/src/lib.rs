@@ -42,7 +42,7 @@ use std::net::IpAddr;
 
 use rove_proto::id::{LinkId, SocketId};
 use rove_proto::node::{Command, Event, Meta, Node, Reason, StreamTo};
-use rove_proto::outbox::{INNER_BYTES_MAX, Outbox, Route};
+use rove_proto::outbox::{INNER_BYTES_MAX, Outbox, Route, Sending};
 use rove_proto::time::Instant;
 use rove_proto::wire::inner::Pieces;
 
@@ -95,7 +95,7 @@ pub trait Sockets {
 
     /// Sends a run of datagrams of `segment` bytes; the last may be shorter. Datagrams that cannot
     /// leave now are lost, as they would be in the network.
-    fn send(&mut self, route: Route, segment: usize, run: &[u8]);
+    fn send(&mut self, route: Route, sending: Sending, segment: usize, run: &[u8]);
 
     /// Closes a socket.
     fn close(&mut self, socket: SocketId);
@@ -262,7 +262,7 @@ impl<C: Clock, D: Device, S: Sockets, E: Events> Engine<C, D, S, E> {
         self.sockets.before_send(&self.out);
         self.out.seal();
         for (run, datagrams) in self.out.runs() {
-            self.sockets.send(run.route, run.segment, datagrams);
+            self.sockets.send(run.route, run.sending, run.segment, datagrams);
         }
     }
 

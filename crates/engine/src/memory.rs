@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use rove_proto::id::{LinkId, PacketNumber, SocketId};
 use rove_proto::node::{Event, Meta, Node, StreamTo};
-use rove_proto::outbox::{Outbox, Route, RunSeal};
+use rove_proto::outbox::{Outbox, Route, RunSeal, Sending};
 use rove_proto::time::Instant;
 use rove_proto::wire::inner::Pieces;
 
@@ -114,6 +114,19 @@ pub struct Sent {
     pub bound: Option<IpAddr>,
     /// The datagram.
     pub datagram: Vec<u8>,
+    /// Its place in the call that sent it with others; `None` if it was sent alone.
+    pub segment: Option<Segment>,
+}
+
+/// The place of a datagram in a segmented send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Datagrams before it.
+    pub at: usize,
+    /// Datagrams of the send.
+    pub count: usize,
+    /// Whether the last segment is as long as the others.
+    pub is_last_full: bool,
 }
 
 /// Sockets.
@@ -176,10 +189,17 @@ impl crate::Sockets for Sockets {
         self.sealed.extend(out.sealed().map(|(seal, number)| (seal.clone(), number)));
     }
 
-    fn send(&mut self, route: Route, segment: usize, run: &[u8]) {
+    fn send(&mut self, route: Route, sending: Sending, segment: usize, run: &[u8]) {
         let bound = self.open.get(&route.socket).copied();
-        let datagrams = run.chunks(segment.max(1)).map(<[u8]>::to_vec);
-        self.sent.extend(datagrams.map(|datagram| Sent { route, bound, datagram }));
+        let datagrams = run.chunks(segment.max(1));
+        let count = datagrams.len();
+        let is_last_full = sending == Sending::Segmented && run.len() == count * segment;
+        let is_segmented = count > 1 && sending != Sending::Single;
+        let place = |at| is_segmented.then_some(Segment { at, count, is_last_full });
+        self.sent.extend(datagrams.enumerate().map(|(at, datagram)| {
+            let datagram = datagram.to_vec();
+            Sent { route, bound, datagram, segment: place(at) }
+        }));
     }
 
     fn close(&mut self, socket: SocketId) {

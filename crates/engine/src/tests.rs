@@ -61,6 +61,7 @@ fn engine(secret: &StaticSecret, seed: u64, listening: Option<(SocketId, IpAddr)
         couples: true,
         competes: true,
         reorders: true,
+        judges_offload: true,
         ablation: Default::default(),
     };
     let now = Instant::from_nanos(1_000_000_000);
@@ -167,7 +168,7 @@ impl Pair {
         assert_eq!(engine.overdue(), None, "{end:?}: a timer is due after a turn");
         let sent = std::mem::take(&mut engine.sockets.sent);
         let bytes = sent.iter().map(|sent| sent.datagram.len()).sum();
-        for Sent { route, bound, datagram } in sent {
+        for Sent { route, bound, datagram, .. } in sent {
             let bound = bound.expect("a socket is open while datagrams use it");
             let (to, socket, local, remote) = if end == End::Client {
                 *self.sent.entry(route.socket).or_default() += 1;

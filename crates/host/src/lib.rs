@@ -12,8 +12,8 @@
 //! - Values that people type: [`values`], [`invite`], [`encoding`].
 //! - The host: [`confine`] drops privileges, [`reconcile`] keeps the host as planned, [`problems`]
 //!   has the texts.
-//! - Replies: [`sessions`], [`flows`] and [`shared_key`] write the parts that both kinds of node
-//!   report.
+//! - Replies: [`sessions`], [`flows`], [`offload`] and [`shared_key`] write the parts that both
+//!   kinds of node report.
 //!
 //! This crate decides nothing about peers.
 
@@ -34,6 +34,7 @@ mod links;
 pub mod log;
 pub mod message;
 pub mod node;
+pub mod offload;
 pub mod owed;
 pub mod problems;
 pub mod quiet;

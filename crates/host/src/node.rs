@@ -31,6 +31,7 @@ pub fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         couples: true,
         competes: true,
         reorders: true,
+        judges_offload: true,
         ablation: Default::default(),
     }
 }

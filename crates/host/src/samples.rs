@@ -49,6 +49,7 @@ pub fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus
         loss: Loss::default(),
         mtu: 1_232,
         vanishes: false,
+        fallback: None,
         natted: false,
         tx_bytes: 1,
         split: 0,

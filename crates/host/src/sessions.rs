@@ -14,6 +14,7 @@ use rove_proto::recovery::rate::Rate;
 use rove_proto::time::Instant;
 
 use crate::data::Carried;
+use crate::offload;
 
 /// The word for a state.
 pub const fn state(state: PeerState) -> SessionState {
@@ -50,6 +51,7 @@ pub fn told_paths(
         loss: path.loss.at(now),
         queue_ms: path.delay.queue(now).map(|queue| queue.as_secs_f64() * 1e3),
         share,
+        fallback: offload::fallback(path, now),
         tx_bytes: path.tx_bytes,
         rx_bytes: path.rx_bytes,
         last_heard_ms: path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000),

@@ -44,6 +44,19 @@ pub struct Route {
     pub remote: SocketAddr,
 }
 
+/// How the shell sends a run of several datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sending {
+    /// In one call with segmentation offload.
+    #[default]
+    Segmented,
+    /// In one call whose last segment is shorter than the others: the shell adds a segment of one
+    /// byte if it has to. The receiver drops that byte as no datagram of Rove's.
+    ShortLast,
+    /// In one call for each datagram.
+    Single,
+}
+
 /// What seals a run's datagrams.
 #[derive(Clone, Debug)]
 pub struct RunSeal {
@@ -62,6 +75,8 @@ pub struct Run {
     pub route: Route,
     /// Bytes of each datagram but the last.
     pub segment: usize,
+    /// How it is sent.
+    pub sending: Sending,
     /// Place of the bytes within the outbox.
     pub span: Range<usize>,
     /// Place of the jobs in the outbox; empty when the datagrams travel as they are.
@@ -176,7 +191,8 @@ impl Outbox {
         self.bytes.extend_from_slice(datagram);
         let (segment, jobs) = (datagram.len(), self.jobs.len());
         let span = start..start + segment;
-        self.runs.push(Run { route, segment, span, jobs: jobs..jobs, seal: None });
+        let sending = Sending::Segmented;
+        self.runs.push(Run { route, segment, sending, span, jobs: jobs..jobs, seal: None });
         true
     }
 
@@ -191,7 +207,14 @@ impl Outbox {
         Some(Draft { outbox: self, start })
     }
 
-    fn finish(&mut self, start: usize, route: Route, seal: &RunSeal, job: SealJob) {
+    /// Returns whether the datagram begins a run, which is sent like `sending`.
+    fn finish(
+        &mut self,
+        start: usize,
+        (route, sending): (Route, Sending),
+        seal: &RunSeal,
+        job: SealJob,
+    ) -> bool {
         let len = job.end - start;
         self.jobs.push(job);
         if let Some(run) = self.runs.last_mut()
@@ -199,15 +222,17 @@ impl Outbox {
         {
             run.span.end = job.end;
             run.jobs.end = self.jobs.len();
-            return;
+            return false;
         }
         self.runs.push(Run {
             route,
             segment: len,
+            sending,
             span: start..job.end,
             jobs: self.jobs.len() - 1..self.jobs.len(),
             seal: Some(seal.clone()),
         });
+        true
     }
 }
 
@@ -215,6 +240,13 @@ impl Run {
     /// Datagrams in the run.
     pub fn datagrams(&self) -> usize {
         self.span.len().div_ceil(self.segment.max(1))
+    }
+
+    const fn datagrams_max(&self) -> usize {
+        match self.sending {
+            Sending::Segmented | Sending::Single => RUN_DATAGRAMS_MAX,
+            Sending::ShortLast => RUN_DATAGRAMS_MAX - 1, // and the segment that the shell adds
+        }
     }
 
     fn accepts(&self, route: Route, seal: &RunSeal, start: usize, len: usize) -> bool {
@@ -227,7 +259,7 @@ impl Run {
             && self.span.len().is_multiple_of(self.segment)
             && len <= self.segment
             && self.span.len() + len <= RUN_BYTES_MAX
-            && self.datagrams() < RUN_DATAGRAMS_MAX
+            && self.datagrams() < self.datagrams_max()
     }
 }
 
@@ -259,20 +291,23 @@ impl Draft<'_> {
         self.outbox.bytes.len() == self.start + HEADER_LEN
     }
 
-    /// Ends the datagram and gives it its number.
+    /// Ends the datagram and gives it its number. Returns whether it begins a run; only then does
+    /// `sending` say how it is sent.
     pub(crate) fn finish(
         self,
-        route: Route,
+        (route, sending): (Route, Sending),
         seal: &RunSeal,
         profile: Profile,
         number: PacketNumber,
-    ) {
+    ) -> bool {
         let start = self.start;
         let end = self.outbox.bytes.len() + TAG_LEN;
         debug_assert!(end - start <= MAX_DATAGRAM && !self.is_empty());
         self.outbox.bytes.resize(end, 0);
-        self.outbox.finish(start, route, seal, SealJob { profile, number, start, end });
+        let job = SealJob { profile, number, start, end };
+        let begins = self.outbox.finish(start, (route, sending), seal, job);
         std::mem::forget(self);
+        begins
     }
 }
 

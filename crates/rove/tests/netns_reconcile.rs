@@ -232,7 +232,7 @@ fn a_check_names_what_a_person_would_look_for() {
         };
         // Nobody serves names on 10.77.0.1 yet.
         let failed = lab.rove("client", "check").fails();
-        assert!(failed.contains("1 of 12 checks failed"), "{failed}");
+        assert!(failed.contains("1 of 13 checks failed"), "{failed}");
         let text = lab.rove("client", "check").out;
         assert!(text.contains("failed  names        no answer from the name server 10.77.0.1"));
         for name in ["session", "transport", "routes", "leaks", "kill switch", "mtu", "clock"] {

@@ -8,7 +8,7 @@ use rove_host::control::{Asked, Reply, Request};
 use rove_host::flows::{self, Whose};
 use rove_host::inner;
 use rove_host::problems::Finding;
-use rove_host::{encoding, resolve, shared_key};
+use rove_host::{encoding, offload, resolve, shared_key};
 use rove_os::plan::Part;
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, PathStatus};
@@ -158,6 +158,12 @@ impl Client<'_> {
             problems = look.problems;
         }
         problems.extend(shared_key::at_client(session, snapshot.now));
+        let link = |path: &PathStatus| {
+            let name = path.link.and_then(|link| links.get(&link.0));
+            name.cloned().unwrap_or_else(|| "a link that is gone".to_owned())
+        };
+        problems.extend(offload::unmerged(snapshot.merging_off));
+        problems.extend(offload::problems(std::iter::once(session), snapshot.now, link));
         told.rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::doing);
         let drops = snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         let inner_gateway = session.lease.as_ref().map(|lease| lease.gateway.clone());

@@ -10,7 +10,7 @@ use rove_api::{GatewayStatus, PeerPath, PeerPaths, PeerSession, Peers, Problem, 
 use rove_host::data::Snapshot;
 use rove_host::sessions;
 use rove_host::values::{PeerName, spelt};
-use rove_host::{encoding, shared_key};
+use rove_host::{encoding, offload, shared_key};
 use rove_proto::id::PeerKey;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::time::Instant;
@@ -61,6 +61,12 @@ impl Daemon {
         let drops = snapshot.drops.iter();
         status.running = true;
         status.problems.extend(self.shared_keys(snapshot));
+        let address = |path: &PathStatus| match path.route.local {
+            Some(local) => format!("the interface with the address {local}"),
+            None => "the interface of the gateway".to_owned(),
+        };
+        status.problems.extend(offload::unmerged(snapshot.merging_off));
+        status.problems.extend(offload::problems(snapshot.peers.iter(), snapshot.now, address));
         status.sessions = Some(RunningGateway {
             sessions: sessions().count() as u64,
             heard,
@@ -91,6 +97,7 @@ impl Daemon {
             state: sessions::state(session.state),
             advertised: advertised.map(|networks| spelt(networks)).unwrap_or_default(),
             shared_key_since: shared_key::since(session, now),
+            fallback: offload::of_session(session, now),
             remote: session.paths.first().map(|path| path.route.remote),
             last_heard_s: heard_ago(session, now).map(|ago| ago.as_secs()),
             tx_bytes: sum(|path| path.tx_bytes),
@@ -190,9 +197,10 @@ mod tests {
         };
         let of = |peers: Vec<PeerStatus>| {
             let streams = BTreeMap::new();
-            let told = tell_paths(&Snapshot { now: NOW, peers, drops: vec![], streams }, |key| {
-                format!("peer {}", key.0[0])
-            });
+            let told = tell_paths(
+                &Snapshot { now: NOW, peers, drops: vec![], streams, merging_off: None },
+                |key| format!("peer {}", key.0[0]),
+            );
             let whose = told.paths.into_iter().map(|path| path.peer);
             (whose.collect::<Vec<_>>(), told.known, told.complete)
         };

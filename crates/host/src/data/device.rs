@@ -1,6 +1,8 @@
 //! The tunnel device of the data thread. Another program may delete its interface: the sessions
 //! continue, and packets for the interface are lost until the control thread has created a new one.
 
+use std::time::Duration;
+
 use rove_engine::Queue;
 use rove_os::error::Error;
 use rove_os::tun::{Read, Segment, Tun};
@@ -45,6 +47,11 @@ impl Device {
     /// Packets that the kernel did not take so far.
     pub(super) const fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// For how long packets have been written one by one because the kernel refused joined ones.
+    pub(super) fn merging_off(&self) -> Option<Duration> {
+        self.tun.merging_off()
     }
 
     /// Why the device cannot be used any more, although its interface is there.

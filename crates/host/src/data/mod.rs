@@ -104,6 +104,9 @@ pub struct Snapshot {
     pub drops: Vec<(&'static str, u64)>,
     /// What carries the paths that are streams.
     pub streams: BTreeMap<SocketId, Carried>,
+    /// For how long packets for the tunnel's interface have not been joined, because the kernel
+    /// refused joined ones.
+    pub merging_off: Option<Duration>,
 }
 
 /// What carries a path that is a stream.

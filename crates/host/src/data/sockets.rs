@@ -20,8 +20,9 @@ use rove_os::udp::{
 };
 use rove_proto::id::{LinkId, SocketId};
 use rove_proto::node::{Meta, StreamTo};
-use rove_proto::outbox::Route;
+use rove_proto::outbox::{Route, Sending};
 use rove_proto::time::Instant;
+use rove_proto::wire::Kind;
 
 use super::streams::{ACCEPTED_MAX, Door, Mptcp, TRIAL_TIME, Way};
 use super::{Carried, FIRST_SOCKET};
@@ -32,6 +33,9 @@ const _: () = assert!(RECEIVE_SLOTS * RECEIVE_LEN <= rove_engine::BATCH_BYTES_MA
 /// How soon a stream with something to send is looked at although the kernel does not say that
 /// there is room, in nanoseconds: MPTCP forgets to (seen with Linux 6.18 under full load).
 const SEND_AGAIN: u64 = 20_000_000;
+/// The segment that makes the last one of a run shorter than the others. No datagram of Rove's has
+/// one byte.
+const SHORT_LAST: u8 = Kind::Data as u8;
 
 /// Sockets, the links that they are bound to, and which of them may have something to read.
 pub(super) struct Sockets {
@@ -57,6 +61,8 @@ pub(super) struct Sockets {
     /// Sockets beyond which no more streams are taken.
     accepted_max: usize,
     unsent: Unsent,
+    /// A run with the segment that makes its last one shorter. Empty while no path needs that.
+    lengthened: Vec<u8>,
 }
 
 /// What carries datagrams.
@@ -102,6 +108,7 @@ impl Sockets {
             waiting: BTreeSet::new(),
             accepted_max: ACCEPTED_MAX,
             unsent: Unsent { full: 0, too_long: 0, unreachable: 0 },
+            lengthened: Vec::new(),
         }
     }
 
@@ -374,7 +381,7 @@ impl rove_engine::Sockets for Sockets {
         rove_engine::Queue::Unknown
     }
 
-    fn send(&mut self, route: Route, segment: usize, contents: &[u8]) {
+    fn send(&mut self, route: Route, sending: Sending, segment: usize, contents: &[u8]) {
         let datagrams = Datagrams {
             remote: route.remote,
             source: route.local,
@@ -387,7 +394,7 @@ impl rove_engine::Sockets for Sockets {
                 self.unsent.unreachable += 1;
                 return;
             }
-            Some(Socket::Udp(udp)) => udp.send(datagrams),
+            Some(Socket::Udp(udp)) => send_udp(udp, sending, datagrams, &mut self.lengthened),
             Some(Socket::Stream(carrier)) => {
                 carrier.used = true;
                 let sent = carrier.stream.send(datagrams);
@@ -448,6 +455,30 @@ impl AsRawFd for Socket {
             Self::Udp(udp) => udp.as_raw_fd(),
             Self::Stream(carrier) => carrier.stream.as_raw_fd(),
         }
+    }
+}
+
+/// Sends a run as the core wants it. `lengthened` is memory for a run with one segment more.
+fn send_udp(
+    socket: &mut UdpSocket,
+    sending: Sending,
+    run: Datagrams<'_>,
+    lengthened: &mut Vec<u8>,
+) -> Result<(), SendError> {
+    let Datagrams { contents, segment, .. } = run;
+    let segment = segment.unwrap_or(contents.len()).max(1);
+    let is_full = contents.len() > segment && contents.len().is_multiple_of(segment);
+    match sending {
+        Sending::ShortLast if is_full => {
+            lengthened.clear();
+            lengthened.extend_from_slice(contents);
+            lengthened.push(SHORT_LAST);
+            socket.send(Datagrams { contents: lengthened, ..run })
+        }
+        Sending::Segmented | Sending::ShortLast => socket.send(run),
+        Sending::Single => contents
+            .chunks(segment)
+            .try_for_each(|contents| socket.send(Datagrams { contents, segment: None, ..run })),
     }
 }
 

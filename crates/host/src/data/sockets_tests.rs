@@ -53,7 +53,7 @@ fn a_stream_that_the_core_never_answers_is_let_go() {
     assert_eq!(sockets.carried(ids[0], true).map(|carried| carried.transport), Some("tcp"));
 
     let remote = client.local_addr().unwrap();
-    sockets.send(Route { socket: ids[0], local: None, remote }, 5, b"hello");
+    sockets.send(Route { socket: ids[0], local: None, remote }, Sending::Segmented, 5, b"hello");
     let mut frame = [0; 7];
     client.read_exact(&mut frame).unwrap();
     assert_eq!(&frame, b"\0\x05hello");
@@ -78,7 +78,7 @@ fn a_full_house_lets_the_eldest_stranger_go() {
     turn_until(&mut sockets, 2, 2);
     let remote = first.local_addr().unwrap();
     let route = Route { socket: SocketId(SocketId::STREAMS), local: None, remote };
-    sockets.send(route, 1, b"x");
+    sockets.send(route, Sending::Segmented, 1, b"x");
     let _third = stranger(address);
     let last = SocketId(SocketId::STREAMS + 2);
     for _ in 0..2_000 {

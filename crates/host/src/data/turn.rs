@@ -147,7 +147,8 @@ impl Data {
         // The kernel is asked of each: of one client's, not of all that a gateway has.
         let carried = |socket| Some((socket, self.engine.sockets.carried(socket, is_named)?));
         let streams = streams.filter_map(carried).collect();
-        Snapshot { now: self.now(), peers, drops: self.drops(), streams }
+        let merging_off = self.engine.device.merging_off();
+        Snapshot { now: self.now(), peers, drops: self.drops(), streams, merging_off }
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {

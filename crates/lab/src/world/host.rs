@@ -334,7 +334,7 @@ impl Host {
 
     /// Finds the card that sends a datagram, unless the kernel would refuse the datagram.
     fn leave(&self, sent: Sent, turn: &mut Turn) {
-        let Sent { route, bound, datagram: payload } = sent;
+        let Sent { route, bound, datagram: payload, .. } = sent;
         if route.socket.transport() == Transport::Stream {
             turn.by_streams.push((route.socket, payload));
             return;
@@ -497,6 +497,7 @@ fn engine(
         couples: holding.couples,
         competes: holding.competes,
         reorders: holding.reorders,
+        judges_offload: true,
         ablation: holding.ablation,
     };
     let node = Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET);

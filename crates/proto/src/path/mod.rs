@@ -5,7 +5,10 @@
 //! that it causes or of the other paths: the tunnel sends on its behalf.
 
 pub mod mtu;
+pub(crate) mod offload;
 pub mod probe;
+
+use std::net::IpAddr;
 
 use crate::congestion::Controller;
 use crate::id::{LinkId, Transport};
@@ -20,6 +23,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::Feedback;
 use mtu::MtuSearch;
+use offload::Offload;
 use probe::{Answer, Probes};
 
 /// What may be sent to an unproven address for each byte that came from it (RFC 9000, 8.1).
@@ -99,6 +103,8 @@ pub struct Path {
     pub was_wanted: bool,
     /// The datagram size that it carries.
     pub mtu: MtuSearch,
+    /// How runs of datagrams are sent by it.
+    pub(crate) offload: Offload,
     /// Its challenges.
     pub probes: Probes,
     /// When it was first thought of.
@@ -153,6 +159,7 @@ impl Path {
                 Transport::Udp => MtuSearch::default(),
                 Transport::Stream => MtuSearch::of_stream(),
             },
+            offload: Offload::default(),
             probes: Probes::default(),
             since,
             mtu_due: None,
@@ -172,6 +179,13 @@ impl Path {
     /// What carries its datagrams.
     pub const fn transport(&self) -> Transport {
         self.route.socket.transport()
+    }
+
+    /// What names the interface by which its datagrams leave: a client knows the link, a gateway
+    /// its own address.
+    pub(crate) const fn interface(&self) -> (Option<LinkId>, Option<IpAddr>) {
+        let local = if self.link.is_some() { None } else { self.route.local };
+        (self.link, local)
     }
 
     /// Whether `len` bytes may be sent now, in one datagram or in several: always, except to a

@@ -17,6 +17,7 @@ use super::large::Large;
 use super::loss::Loss;
 use super::reordering::Reordering;
 use super::rtt::{self, Rtt};
+use super::segmented::{Evidence, Runs, Tag};
 use crate::blocks::{Blocks, Queue};
 use crate::id::PacketNumber;
 use crate::recovery::RateSample;
@@ -71,6 +72,8 @@ struct Sent {
     attempts: u8,
     /// and for how long it had been under way then, in milliseconds.
     age_ms: u16,
+    /// The run that it belongs to, while segmented sends are compared with others.
+    run: Tag,
     /// What had arrived when it left.
     mark: Mark,
 }
@@ -161,6 +164,7 @@ pub(crate) struct Flight {
     arrived: u64,
     reordering: Reordering,
     large: Large,
+    runs: Runs,
     /// Totals at the last feedback, for the loss of the interval: sent up to it, received.
     settled: (u64, u64),
     loss: Loss,
@@ -197,6 +201,7 @@ impl Flight {
             elsewhere: 0,
             attempts: 0,
             age_ms: 0,
+            run: Tag::NONE,
             mark: self.mark,
         });
         self.bytes += len as u64;
@@ -232,6 +237,18 @@ impl Flight {
             let age_ms = sent.at.saturating_since(first_at).as_millis();
             (sent.attempts, sent.age_ms) = (attempts, u16::try_from(age_ms).unwrap_or(u16::MAX));
         }
+    }
+
+    /// What left last belongs to this run of a comparison.
+    pub(crate) fn in_run(&mut self, run: Tag) {
+        if let Some(sent) = self.entries.back_mut() {
+            sent.run = run;
+        }
+    }
+
+    /// What runs of a comparison say whose fate became known since the last call.
+    pub(crate) fn take_evidence(&mut self) -> Option<Evidence> {
+        self.runs.take()
     }
 
     /// Another path got what left last as well.
@@ -320,7 +337,9 @@ impl Flight {
     pub(crate) fn lose_before(&mut self, at: Instant, now: Instant, blocks: &mut Blocks) -> Lost {
         let mut lost = Lost::new();
         while let Some(sent) = self.entries.front().filter(|sent| sent.at < at) {
-            lost.extend(self.copy_of_first(now).filter(|_| sent.fate == Fate::Open));
+            let is_lost = sent.fate == Fate::Open;
+            self.runs.settle(sent.run, is_lost);
+            lost.extend(self.copy_of_first(now).filter(|_| is_lost));
             self.pop(blocks);
         }
         lost
@@ -466,7 +485,8 @@ impl Flight {
         let mut bytes = 0;
         let largest = self.acknowledged.unwrap_or(0);
         while let Some(sent) = self.entries.front() {
-            if sent.fate == Fate::Open {
+            let (run, is_lost) = (sent.run, sent.fate == Fate::Open);
+            if is_lost {
                 let overtaken = largest >= self.first + OVERTAKEN_MAX;
                 let later = newest_at.is_none_or(|at| at >= sent.at + self.reordering.window());
                 let is_late = self.lateness(rtt).is_some_and(|after| now >= sent.at + after);
@@ -480,6 +500,7 @@ impl Flight {
                     lost.push_back(kept);
                 }
             }
+            self.runs.settle(run, is_lost);
             self.pop(blocks);
         }
         if self.entries.is_empty() {

@@ -16,6 +16,7 @@ pub mod reordering;
 pub mod replay;
 pub mod rtt;
 mod sample;
+pub(crate) mod segmented;
 
 pub use sample::{AckSample, RateSample};
 

@@ -56,6 +56,8 @@ pub struct Config {
     pub competes: bool,
     /// Whether what came by several paths is delivered in sequence: else a gap is given up at once.
     pub reorders: bool,
+    /// Whether a path falls back to single sends where segmented sends lose more.
+    pub judges_offload: bool,
     /// The heuristics that its sessions go without.
     pub ablation: Ablation,
 }

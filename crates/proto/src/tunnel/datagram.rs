@@ -258,7 +258,11 @@ pub(crate) fn draft_datagram(
             lane.flight.repeated(first_at, attempts);
         }
     }
-    draft.finish(path.route, &lane.seal, profile, number);
+    let sending = path.offload.next();
+    let begins = draft.finish((path.route, sending), &lane.seal, profile, number);
+    if let Some(run) = path.offload.added(begins) {
+        lane.flight.in_run(run);
+    }
     path.sent(cx.now, len);
     if load == Load::Report {
         path.reported(len);

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 
 use super::datagram::Load;
 use super::{Context, Tunnel};
-use crate::id::PathSerial;
+use crate::id::{PathSerial, Transport};
 use crate::outbox::Draft;
 use crate::path::{Health, Path, PathId, Trust};
-use crate::recovery::flight::KeptFrame;
+use crate::recovery::flight::{KeptFrame, News};
+use crate::recovery::segmented::Evidence;
 use crate::session::epochs::Standing;
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
@@ -133,6 +134,7 @@ impl Tunnel {
             path.heed_session(late, is_alone);
             path.delivered(cx.now, feedback, news, elsewhere + lane.flight.in_flight());
         }
+        let evidence = lane.flight.take_evidence();
         let follows = news.is_some_and(|news| news.sent_at.is_some());
         let large = lane.flight.large();
         if news.is_some() {
@@ -158,7 +160,32 @@ impl Tunnel {
         {
             path.mtu_due = Some(cx.now);
         }
-        Some(Told { path: path.id, follows, declines, lost })
+        let told = Told { path: path.id, follows, declines, lost };
+        if let Some(News { delivered, lost, .. }) = news {
+            self.judge_offload(cx, told.path, (delivered, lost), evidence);
+        }
+        Some(told)
+    }
+
+    /// So many bytes of a path arrived and were lost, and this is what its runs say. If segmented
+    /// sends are to blame, all paths fall back that send by the same interface.
+    pub(crate) fn judge_offload(
+        &mut self,
+        cx: &Context<'_>,
+        id: PathId,
+        bytes: (u64, u64),
+        evidence: Option<Evidence>,
+    ) {
+        let Some(path) = self.paths.get_to_send(id) else { return };
+        let is_judged = cx.config.judges_offload && path.transport() == Transport::Udp;
+        if !is_judged || !path.offload.told(cx.now, bytes, evidence) {
+            return;
+        }
+        let (interface, offload) = (path.interface(), path.offload.clone());
+        let others = self.paths.iter_to_send();
+        for other in others.filter(|other| other.id != id && other.interface() == interface) {
+            other.offload.adopt(&offload);
+        }
     }
 
     /// Bytes on their way, under whatever keys, by the path of a lane.

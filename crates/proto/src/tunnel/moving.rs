@@ -59,7 +59,11 @@ impl Tunnel {
         opened || self.paths.uses(socket)
     }
 
-    pub(crate) fn add_path(&mut self, cx: &mut Context<'_>, path: Path) {
+    pub(crate) fn add_path(&mut self, cx: &mut Context<'_>, mut path: Path) {
+        let interface = path.interface();
+        for other in self.paths.iter().filter(|other| other.interface() == interface) {
+            path.offload.adopt(&other.offload);
+        }
         if let Some(given_up) = self.paths.add(path) {
             self.clean_up_after(cx, &given_up);
         }

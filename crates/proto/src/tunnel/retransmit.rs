@@ -6,6 +6,7 @@ use super::lost::{Abandoned, Owed};
 use super::{Context, Tunnel};
 use crate::error::DropReason;
 use crate::path::{Health, PathId};
+use crate::recovery::flight::KeptFrame;
 use crate::time::Instant;
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
@@ -95,12 +96,16 @@ impl Tunnel {
     /// `asked_at`: what left before is lost. Nobody would tell of it where that is as much as may
     /// be on its way.
     pub(crate) fn lose_flight(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
+        let (mut bytes, mut evidence) = (0, None);
         for epoch in self.epochs.receiving() {
             for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
                 let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
+                bytes += lost.iter().map(KeptFrame::whole_len).sum::<usize>();
+                evidence = lane.flight.take_evidence().or(evidence);
                 self.lost.extend(cx.drops, (epoch.id, lane.seal.serial), lost);
             }
         }
+        self.judge_offload(cx, id, (0, bytes as u64), evidence);
     }
 
     /// Tells the peer which numbers are abandoned. If there is no room now, the rest is dropped, so

@@ -6,7 +6,7 @@ use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
 use crate::id::{LinkId, PeerKey};
 use crate::multipath::scheduler::Scheduler;
-use crate::outbox::Route;
+use crate::outbox::{Route, Sending};
 use crate::path::{Health, Path, Trust};
 use crate::recovery::delay::Delay;
 use crate::recovery::feedback::Reports;
@@ -99,6 +99,9 @@ pub struct PathStatus {
     pub mtu: usize,
     /// Whether data is lost because of its size: large datagrams are lost, small ones arrive.
     pub vanishes: bool,
+    /// How runs of datagrams are sent by it, and since when, if segmented sends lose more than
+    /// single ones.
+    pub fallback: Option<(Sending, Instant)>,
     /// Whether there is a NAT on it.
     pub natted: bool,
     /// UDP payload sent, in bytes.
@@ -136,6 +139,7 @@ impl PathStatus {
             loss,
             mtu: path.mtu.datagram(),
             vanishes: path.mtu.vanishes(),
+            fallback: path.offload.fallback(),
             natted: path.natted,
             tx_bytes: path.traffic.0,
             rx_bytes: path.traffic.1,

@@ -159,6 +159,7 @@ pub(crate) fn config(secret: &StaticSecret) -> Config {
         couples: true,
         competes: true,
         reorders: true,
+        judges_offload: true,
         ablation: Default::default(),
     }
 }

@@ -141,7 +141,7 @@ fn transport(status: &ClientStatus) -> Found {
 }
 
 /// Parts of the host: the name of the check, the part, and the text for a good result.
-const CLIENT_PARTS: [(&str, &str, &str); 7] = [
+const CLIENT_PARTS: [(&str, &str, &str); 8] = [
     ("interface", "interface", "up, with its addresses"),
     ("routes", "routing", "in place"),
     ("leaks", "leak", "no route leads past the tunnel"),
@@ -149,13 +149,15 @@ const CLIENT_PARTS: [(&str, &str, &str); 7] = [
     ("kill switch", "kill-switch", "as wanted"),
     ("settings", "setting", "in place"),
     ("resolver", "dns", "as wanted"),
+    ("offload", rove_host::offload::PART, "no segmented send is known to lose packets"),
 ];
-const GATEWAY_PARTS: [(&str, &str, &str); 6] = [
+const GATEWAY_PARTS: [(&str, &str, &str); 7] = [
     ("interface", "interface", "up, with its addresses"),
     ("routes", "routing", "in place"),
     ("nat", "filter", "in place"),
     ("forwarding", "setting", "on"),
     ("firewall", "firewall", "no other program's filter drops what is forwarded"),
+    ("offload", rove_host::offload::PART, "no segmented send is known to lose packets"),
     ("others", "other", "nothing else is wrong"),
 ];
 

@@ -189,6 +189,7 @@ mod tests {
             copied_bytes: 0,
             feedback_datagrams: 0,
             feedback_bytes: 0,
+            fallback: None,
         };
         PeerPath { path, peer: peer.to_owned() }
     }
