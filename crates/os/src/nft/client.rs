@@ -8,10 +8,12 @@
 //! ```text
 //! prerouting   mangle  drops packets to the tunnel's address that arrive on another link
 //!                      marks connections that arrive on another link, and packets of these
-//! output       mangle  marks this host's replies on them, so that they leave on that link
+//!                      marks connections that arrive from the tunnel, and others' replies on them
+//! output       mangle  marks this host's replies on both, so that they leave where those came in
 //!              filter  refuses packets to the tunnel's destinations on other links
 //! forward      filter  the same for containers
-//! postrouting  srcnat  gives containers the tunnel's address
+//! postrouting  filter  drops replies of the tunnel's visitors on other links
+//!              srcnat  gives containers the tunnel's address
 //! ```
 
 use std::collections::BTreeSet;
@@ -25,7 +27,7 @@ use super::ruleset::{
 };
 use crate::plan::{
     Connection, GUARD_TABLE, GuardRules, KILL_SWITCH_TABLE, LocalNetwork, MARK, MARK_INBOUND,
-    Opening,
+    MARK_REPLY, Opening,
 };
 
 /// Multicast groups of a link (RFC 5771, RFC 2365, RFC 4291) and link-local addresses. They are
@@ -122,12 +124,16 @@ pub(super) fn guard(guard: &GuardRules, sockets: Sockets) -> Vec<Value> {
     table.base_chain("output", "filter", ("output", FILTER), "accept");
     table.rules("output", beside(&guard.opening));
     table.rules("output", kept(&guard.opening, Way::Out, accept()));
+    // After a new route lookup, the rest of this hook still sees the first link.
+    table.rules("output", [vec![equals(meta("mark"), json!(MARK_REPLY)), accept()]]);
     table.rules("output", from_own_addresses(guard));
     table.rules("output", [jump()]);
     table.base_chain("forward", "filter", ("forward", FILTER), "accept");
     table.rules("forward", through(&guard.opening));
     table.rules("forward", inside(&guard.opening, Way::Out));
     table.rules("forward", [jump()]);
+    table.base_chain("leaving", "filter", ("postrouting", FILTER), "accept");
+    table.rules("leaving", [replies_elsewhere(&guard.opening)]);
     table.base_chain("translate", "nat", ("postrouting", SOURCE_NAT), "accept");
     table.rules("translate", translate(guard));
     table.into_commands()
@@ -322,10 +328,44 @@ fn arrivals(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
         ],
         vec![equals(ct("mark"), json!(MARK_INBOUND)), set(meta("mark"), MARK_INBOUND)],
     ]);
+    rules.extend(visitors(guard));
     if !guard.strict_links.is_empty() {
         rules.extend(strict(guard, sockets));
     }
     rules
+}
+
+/// Marks connections that arrive from the tunnel, and the replies of containers and of networks
+/// behind this host, so that the replies use the tunnel whatever its routes are.
+///
+/// Only connections to the tunnel's addresses and to advertised networks are marked. Otherwise a
+/// hostile gateway could invent the other direction of a connection of this host, and its packets
+/// would follow the mark into the tunnel.
+fn visitors(guard: &GuardRules) -> Vec<Rule> {
+    let from_tunnel = || equals(Way::In.link(), json!(guard.opening.device));
+    let known = [own_addresses(guard), guard.behind.clone()].concat();
+    let mark = |nets: Vec<IpNet>| {
+        vec![
+            from_tunnel(),
+            matches("in", ct("state"), json!("new")),
+            equals(ct("mark"), json!(0)),
+            address("daddr", &nets),
+            set(ct("mark"), MARK_REPLY),
+        ]
+    };
+    let mut rules: Vec<Rule> = networks_by_family(&known).into_iter().map(mark).collect();
+    rules.push(reply_of(MARK_REPLY));
+    rules
+}
+
+/// Marks a reply on a connection with this mark.
+fn reply_of(mark: u32) -> Rule {
+    vec![
+        equals(ct("direction"), json!("reply")),
+        equals(ct("mark"), json!(mark)),
+        equals(meta("mark"), json!(0)),
+        set(meta("mark"), mark),
+    ]
 }
 
 /// The kernel's strict reverse path check for these links, except for the tunnel's own datagrams.
@@ -344,17 +384,21 @@ fn strict(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
     rules
 }
 
-/// Marks this host's replies on connections that came in on another link, so that the kernel looks
-/// up their route again.
+/// Marks this host's replies on connections that came in on another link or from the tunnel, so
+/// that the kernel looks up their route again.
 fn replies(guard: &GuardRules) -> Vec<Rule> {
-    let mut rules = vec![vec![
-        equals(ct("direction"), json!("reply")),
-        equals(ct("mark"), json!(MARK_INBOUND)),
-        equals(meta("mark"), json!(0)),
-        set(meta("mark"), MARK_INBOUND),
-    ]];
+    let mut rules = vec![reply_of(MARK_INBOUND), reply_of(MARK_REPLY)];
     rules.extend(kept(&guard.opening, Way::Out, set(meta("mark"), MARK_INBOUND)));
     rules
+}
+
+/// Drops replies to connections that came in through the tunnel if their route into it is missing.
+fn replies_elsewhere(opening: &Opening) -> Rule {
+    vec![
+        equals(meta("mark"), json!(MARK_REPLY)),
+        matches("!=", Way::Out.link(), json!(opening.device)),
+        drop(),
+    ]
 }
 
 /// Checks a packet that leaves on another link by the longest prefix of its destination, as routes

@@ -6,12 +6,12 @@
 
 use std::{fmt, net::IpAddr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Connection, Destination, Dns, GATEWAY_TABLE, GUARD_TABLE, KILL_SWITCH_TABLE, Plan,
-    RULE_PRIORITY_INBOUND, RULE_PRIORITY_TUNNEL, TABLE,
+    RULE_PRIORITY_INBOUND, RULE_PRIORITY_REPLIES, RULE_PRIORITY_TUNNEL, TABLE, TABLE_REPLIES,
     surroundings::{LocalNetwork, Surroundings},
 };
 use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
@@ -42,7 +42,7 @@ pub(crate) enum Item {
         device: String,
         net: IpNet,
     },
-    /// A route in our table.
+    /// A route in one of our tables.
     Route {
         net: IpNet,
         target: Target,
@@ -76,6 +76,9 @@ pub(crate) enum Target {
     /// The same as [`Target::Unreachable`], with a higher metric than the route into the tunnel. It
     /// stays when the device disappears.
     Barrier,
+    /// Into the tunnel, for replies to connections that came in through it. It stands in a table of
+    /// its own.
+    Replies(String),
 }
 
 /// What a policy rule does.
@@ -87,6 +90,8 @@ pub(crate) enum RuleKind {
     Inbound,
     /// Send what has no mark to our table.
     Tunnel,
+    /// Send replies to connections that came in through the tunnel back into it.
+    Replies,
 }
 
 /// The exceptions of the kill switch and the guard.
@@ -138,6 +143,9 @@ pub(crate) struct Guard {
     pub(crate) translated: Vec<IpNet>,
     /// Links on which the guard replaces the kernel's strict reverse path filter.
     pub(crate) strict_links: Vec<String>,
+    /// Networks behind this host that the gateway knows.
+    #[serde(default)]
+    pub(crate) behind: Vec<IpNet>,
 }
 
 impl Opening {
@@ -180,6 +188,18 @@ impl Gate {
     }
 }
 
+impl Target {
+    /// The table of the route, and whether it is behind another one there. Two routes of one place
+    /// replace each other.
+    const fn place(&self) -> (u32, bool) {
+        match self {
+            Self::Device(_) | Self::Throw | Self::Unreachable | Self::Link(_) => (TABLE, false),
+            Self::Barrier => (TABLE, true),
+            Self::Replies(_) => (TABLE_REPLIES, false),
+        }
+    }
+}
+
 impl Item {
     /// Whether both stand in the same place, so that the one replaces the other.
     pub(crate) fn same_place(&self, other: &Self) -> bool {
@@ -191,8 +211,7 @@ impl Item {
             (Self::Device { name, .. }, Self::Device { name: other, .. }) => name == other,
             (Self::Sysctl { key, .. }, Self::Sysctl { key: other, .. }) => key == other,
             (Self::Route { net, target }, Self::Route { net: other, target: others }) => {
-                let behind = |target: &Target| *target == Target::Barrier;
-                net == other && behind(target) == behind(others)
+                net == other && target.place() == others.place()
             }
             (Self::Subflow(endpoint), Self::Subflow(other)) => endpoint.address == other.address,
             (Self::Dns { device, .. }, Self::Dns { device: other, .. }) => device == other,
@@ -207,7 +226,10 @@ impl Item {
         match self {
             Self::Device { name, .. } => Some(name),
             Self::Address { device, .. }
-            | Self::Route { target: Target::Device(device) | Target::Link(device), .. }
+            | Self::Route {
+                target: Target::Device(device) | Target::Link(device) | Target::Replies(device),
+                ..
+            }
             | Self::Dns { device, .. } => Some(device),
             Self::Route {
                 target: Target::Throw | Target::Unreachable | Target::Barrier, ..
@@ -273,6 +295,9 @@ impl fmt::Display for Item {
                 write!(f, "the setting net.{}={value}", key.replace('/', "."))
             }
             Self::Address { device, net } => write!(f, "the address {net} on {device}"),
+            Self::Route { net, target: Target::Replies(_) } => {
+                write!(f, "the route to {net} in table {TABLE_REPLIES}")
+            }
             Self::Route { net, .. } => write!(f, "the route to {net} in table {TABLE}"),
             Self::MptcpLimit(..) => f.write_str("the limit of MPTCP subflows"),
             Self::Subflow(endpoint) => write!(f, "the MPTCP endpoint {}", endpoint.address),
@@ -281,6 +306,7 @@ impl fmt::Display for Item {
                 let priority = match kind {
                     RuleKind::Inbound => RULE_PRIORITY_INBOUND,
                     RuleKind::Tunnel => RULE_PRIORITY_TUNNEL,
+                    RuleKind::Replies => RULE_PRIORITY_REPLIES,
                 };
                 write!(f, "the {family} routing rule at priority {priority}")
             }
@@ -309,6 +335,7 @@ pub(crate) fn items(plan: &Plan, around: &Surroundings) -> Vec<Item> {
             shared_addresses: around.shared_addresses.clone(),
             translated: around.translated(plan),
             strict_links: around.strict_links.clone(),
+            behind: sorted(truncated(&guard.behind)),
         }));
     }
     let device = &plan.device;
@@ -396,6 +423,11 @@ fn push_routes(plan: &Plan, around: &Surroundings, items: &mut Vec<Item>) {
             let inside = inside.filter(|_| has_v6(v6));
             items.extend(inside.map(|&net| Item::Route { net, target: Target::Barrier }));
         }
+        if plan.guard.is_some() && has_v6(v6) {
+            items.push(Item::Rule { v6, kind: RuleKind::Replies });
+            let target = Target::Replies(plan.device.clone());
+            items.push(Item::Route { net: everywhere(v6), target });
+        }
         let is_free = |local: &&LocalNetwork| {
             local.net.addr().is_ipv6() == v6
                 && !routes.contains(&local.net)
@@ -416,6 +448,11 @@ fn alone_if_routed(net: IpNet, plan: &Plan) -> IpNet {
     let has = |nets: &[IpNet]| nets.iter().any(|other| other.trunc() == net.trunc());
     let is_routed = has(&plan.routes) && !has(&plan.exclude);
     if is_routed { IpNet::from(net.addr()) } else { net }
+}
+
+/// All addresses of a family.
+fn everywhere(v6: bool) -> IpNet {
+    if v6 { Ipv6Net::default().into() } else { Ipv4Net::default().into() }
 }
 
 fn truncated(nets: &[IpNet]) -> Vec<IpNet> {

@@ -67,6 +67,12 @@ pub const TABLE: u32 = 0x726f;
 pub const MARK_INBOUND: u32 = 0x7270;
 /// Priority of the rules that stop all traffic, where a kill switch could not be installed at boot.
 pub const RULE_PRIORITY_CLOSED: u32 = 5_189;
+/// Mark of replies to connections that came in through the tunnel.
+pub const MARK_REPLY: u32 = 0x7271;
+/// Routing table of these replies. Its default route leads into the tunnel.
+pub const TABLE_REPLIES: u32 = 0x7271;
+/// Priority of the rule that sends packets with [`MARK_REPLY`] to [`TABLE_REPLIES`].
+pub const RULE_PRIORITY_REPLIES: u32 = 5_188;
 /// Priority of the rule that sends packets with [`MARK_INBOUND`] to the main table.
 pub const RULE_PRIORITY_INBOUND: u32 = 5_190;
 /// Priority of the rule that sends unmarked packets to [`TABLE`].
@@ -172,7 +178,8 @@ pub struct KillSwitch {
 /// A packet filter that protects the tunnel even if another program removes routes and rules.
 ///
 /// It refuses packets to the plan's `routes` on other links. Allowed are only the exceptions of the
-/// kill switch and replies to connections that came in there. Packets to the tunnel's addresses are
+/// kill switch and replies to connections that came in there. Replies to connections that came in
+/// through the tunnel use the tunnel, whatever `routes` are. Packets to the tunnel's addresses are
 /// accepted only from the tunnel, and other links do not answer ARP for them (CVE-2019-14899).
 /// Containers of this host use the tunnel under its address. From the tunnel, packets are forwarded
 /// only to `behind`, in reply, and where this host forwards a port. If the packet filter is not

@@ -24,7 +24,7 @@ use netlink_packet_route::{
     rule::{RuleAttribute, RuleMessage},
 };
 
-use super::{TABLE, item::Item, routing, sysctl};
+use super::{TABLE, TABLE_REPLIES, item::Item, routing, sysctl};
 use crate::{error::Error, netlink::Netlink};
 
 /// Whether an item is in place.
@@ -52,7 +52,7 @@ struct Device {
 }
 
 impl Present {
-    /// Reads the state that concerns `items`: only the routes of Rove's table, and only the links
+    /// Reads the state that concerns `items`: only the routes of Rove's tables, and only the links
     /// that items name.
     pub(super) fn read<'a>(items: impl Iterator<Item = &'a Item>) -> Result<Self, Error> {
         let mut netlink = Netlink::open()?;
@@ -68,7 +68,7 @@ impl Present {
         let mut routes: BTreeMap<IpNet, Vec<RouteMessage>> = BTreeMap::new();
         let mut rules = Vec::new();
         for v6 in [false, true] {
-            for route in unless_unknown(table(&mut netlink, v6)).map_err(failed)? {
+            for route in tables(&mut netlink, v6).map_err(failed)? {
                 if let Some(net) = destination(&route, v6) {
                     routes.entry(net).or_default().push(route);
                 }
@@ -259,13 +259,20 @@ fn address(message: &AddressMessage) -> Option<IpNet> {
     IpNet::new(local.or(address)?, message.header.prefix_len).ok()
 }
 
-pub(super) fn table(netlink: &mut Netlink, v6: bool) -> io::Result<Vec<RouteMessage>> {
+/// The routes of Rove's tables.
+pub(super) fn tables(netlink: &mut Netlink, v6: bool) -> io::Result<Vec<RouteMessage>> {
+    let mut routes = unless_unknown(table(netlink, v6, TABLE))?;
+    routes.extend(unless_unknown(table(netlink, v6, TABLE_REPLIES))?);
+    Ok(routes)
+}
+
+fn table(netlink: &mut Netlink, v6: bool, table: u32) -> io::Result<Vec<RouteMessage>> {
     let mut message = RouteMessage::default();
     message.header.address_family = routing::family(v6);
-    message.attributes.push(RouteAttribute::Table(TABLE));
+    message.attributes.push(RouteAttribute::Table(table));
     netlink.dump(&RouteNetlinkMessage::GetRoute(message), |entry| match entry {
         RouteNetlinkMessage::NewRoute(route)
-            if route.attributes.contains(&RouteAttribute::Table(TABLE)) =>
+            if route.attributes.contains(&RouteAttribute::Table(table)) =>
         {
             Some(route)
         }

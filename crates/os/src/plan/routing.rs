@@ -16,8 +16,8 @@ use netlink_packet_route::{
 };
 
 use super::{
-    MARK, MARK_INBOUND, ROUTE_PROTOCOL, RULE_PRIORITY_CLOSED, RULE_PRIORITY_INBOUND,
-    RULE_PRIORITY_TUNNEL, TABLE,
+    MARK, MARK_INBOUND, MARK_REPLY, ROUTE_PROTOCOL, RULE_PRIORITY_CLOSED, RULE_PRIORITY_INBOUND,
+    RULE_PRIORITY_REPLIES, RULE_PRIORITY_TUNNEL, TABLE, TABLE_REPLIES,
     item::{RuleKind, Target},
     sysctl,
 };
@@ -111,7 +111,7 @@ pub(super) fn add_route(netlink: &mut Netlink, net: IpNet, target: &Target) -> R
         .map_err(|error| Error::os(format!("add the route to {net}"), error))
 }
 
-/// A route in Rove's table.
+/// A route in one of Rove's tables.
 pub(super) fn route_to(net: IpNet, target: &Target) -> Result<RouteMessage, Error> {
     let mut message = route(net, target);
     match target {
@@ -120,7 +120,7 @@ pub(super) fn route_to(net: IpNet, target: &Target) -> Result<RouteMessage, Erro
             message.header.scope = RouteScope::Link;
             message.attributes.push(RouteAttribute::Oif(index_of(link)?));
         }
-        Target::Device(device) => {
+        Target::Device(device) | Target::Replies(device) => {
             message.header.kind = RouteType::Unicast;
             // Not `Link`, although the route has no next hop. For a route that somebody adds
             // without a device, the kernel looks up the next hop only in routes of scope `link`
@@ -152,7 +152,7 @@ pub(super) fn remove_route(
         .map_err(|error| Error::os(format!("remove the route to {net}"), error))
 }
 
-/// What names a route in our table.
+/// What names a route in our tables.
 fn route(net: IpNet, target: &Target) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header = RouteHeader {
@@ -165,7 +165,8 @@ fn route(net: IpNet, target: &Target) -> RouteMessage {
         kind: RouteType::Unspec,
         ..RouteHeader::default()
     };
-    message.attributes.push(RouteAttribute::Table(TABLE));
+    let table = if matches!(target, Target::Replies(_)) { TABLE_REPLIES } else { TABLE };
+    message.attributes.push(RouteAttribute::Table(table));
     if net.prefix_len() > 0 {
         message.attributes.push(RouteAttribute::Destination(net.addr().into()));
     }
@@ -197,6 +198,10 @@ pub(super) fn rule(v6: bool, kind: RuleKind) -> RuleMessage {
         RuleKind::Inbound => {
             message.header.table = RouteHeader::RT_TABLE_MAIN;
             message.attributes.push(RuleAttribute::FwMark(MARK_INBOUND));
+        }
+        RuleKind::Replies => {
+            message.attributes.push(RuleAttribute::FwMark(MARK_REPLY));
+            message.attributes.push(RuleAttribute::Table(TABLE_REPLIES));
         }
         RuleKind::Tunnel => {
             message.header.flags = RuleFlags::Invert;
@@ -268,6 +273,7 @@ fn rule_at(v6: bool, kind: RuleKind) -> RuleMessage {
     message.attributes.push(RuleAttribute::Priority(match kind {
         RuleKind::Inbound => RULE_PRIORITY_INBOUND,
         RuleKind::Tunnel => RULE_PRIORITY_TUNNEL,
+        RuleKind::Replies => RULE_PRIORITY_REPLIES,
     }));
     message
 }

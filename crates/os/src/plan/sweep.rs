@@ -9,7 +9,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use super::{present, routing};
 use crate::{error::Error, netlink::Netlink};
 
-/// Removes every route in Rove's table and every rule that Rove made.
+/// Removes every route in Rove's tables and every rule that Rove made.
 pub(super) fn routing(netlink: &mut Netlink) -> Result<(), Error> {
     netlink.dump_strictly();
     let failed = |error| Error::os("remove routes and rules that an earlier process left", error);
@@ -22,7 +22,7 @@ pub(super) fn routing(netlink: &mut Netlink) -> Result<(), Error> {
                     .map_err(failed)?;
             }
         }
-        for route in present::unless_unknown(present::table(netlink, v6)).map_err(failed)? {
+        for route in present::tables(netlink, v6).map_err(failed)? {
             netlink
                 .change(RouteNetlinkMessage::DelRoute(route), 0)
                 .or_else(routing::unless_absent)

@@ -61,6 +61,10 @@ pub(super) fn items(
         }
         set(FORWARDING_V6.to_owned(), "1");
     }
+    if plan.guard.is_some() && !plan.routes.is_empty() && is_strict(&plan.device, &original) {
+        // Connections that come in through a split tunnel come from addresses outside it.
+        set(format!("ipv4/conf/{}/rp_filter", plan.device), LOOSE);
+    }
     for link in &around.strict_links {
         // The larger of "all" and the link's value counts. Other links keep their value.
         set(format!("ipv4/conf/{link}/rp_filter"), LOOSE);
@@ -86,17 +90,20 @@ pub(super) fn strict_links(
     around: &Surroundings,
     original: &impl Fn(&str) -> io::Result<String>,
 ) -> Vec<String> {
-    let value = |name: &str| {
-        let value = original(&format!("ipv4/conf/{name}/rp_filter")).ok()?;
-        value.parse::<u8>().ok()
-    };
-    let is_strict =
-        |link: &&Link| value("all").into_iter().chain(value(&link.name)).max() == Some(STRICT);
     let carries = |link: &&Link| {
         link.kind != LinkKind::Loopback && link.name != plan.device && !around.is_inside(&link.name)
     };
     let strict = links.iter().filter(|_| !plan.routes.is_empty()).filter(carries);
-    strict.filter(is_strict).map(|link| link.name.clone()).collect()
+    strict.map(|link| link.name.clone()).filter(|name| is_strict(name, original)).collect()
+}
+
+/// Whether the link's reverse path filter is strict.
+fn is_strict(link: &str, original: &impl Fn(&str) -> io::Result<String>) -> bool {
+    let value = |name: &str| {
+        let value = original(&format!("ipv4/conf/{name}/rp_filter")).ok()?;
+        value.parse::<u8>().ok()
+    };
+    value("all").into_iter().chain(value(link)).max() == Some(STRICT)
 }
 
 /// The links that have a network in common with another: each answers for the addresses of both
