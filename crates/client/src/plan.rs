@@ -36,8 +36,8 @@ pub(crate) fn client(
 ) -> Plan {
     let everything = config.route.is_empty();
     let mut routes = if everything { all() } else { config.route.clone() };
-    // With chosen routes only the chosen domains are asked in the tunnel, and every other name
-    // where it was asked before.
+    // With chosen routes only the chosen domains are asked in the tunnel, if this host's resolver
+    // can do that, and every other name where it was asked before.
     let asked = config.dns == DnsChoice::Set && (everything || !config.domains.is_empty());
     let servers = if asked { lease.dns.clone() } else { Vec::new() };
     let networks = lease.addresses.iter().filter_map(network);

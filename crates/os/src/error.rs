@@ -170,6 +170,14 @@ pub enum Error {
         said: String,
     },
 
+    /// Only some domains are to be asked in the tunnel, and the host's resolver cannot do that.
+    #[error(
+        "this host's resolver cannot ask one server for some domains and another for the rest, so \
+         all names are asked where they were: run systemd-resolved, or let a resolver of your own, \
+         such as dnsmasq, ask the gateway's servers for the domains"
+    )]
+    NamesCannotBeSplit,
+
     /// The resolver's file cannot be read, written or put back.
     #[error(
         "cannot {what} {}: {why}: mend that, or leave DNS alone with `dns = \"leave\"` in \

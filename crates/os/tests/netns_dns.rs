@@ -282,11 +282,11 @@ fn resolved_is_told_servers_domains_and_whether_all() {
         let text = fs::read_to_string(dir.path().join("resolv.conf")).unwrap();
         assert!(text.starts_with("nameserver 127.0.0.53"));
 
-        // Split: only the domain, and not the default.
+        // Split: only the domain, not for short names, and not the default.
         applier.apply(&plan(false, &["corp.example"])).unwrap();
         assert_eq!(bus.next().member, "SetLinkDNS");
         let domains = bus.next();
-        assert_eq!(domains.body[domains.body.len() - 4..], [0, 0, 0, 0]);
+        assert_eq!(domains.body[domains.body.len() - 4..], [1, 0, 0, 0]);
         assert_eq!(bus.next().body, [index.0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bus.next().member, "FlushCaches");
 

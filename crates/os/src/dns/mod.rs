@@ -2,8 +2,10 @@
 //! resolv.conf.
 //!
 //! It decides which of the two, and keeps what was there before. It refuses to know why a name
-//! goes into the tunnel. Limits: resolv.conf(5) knows no split, so there all names are asked
-//! inside; a program that speaks DNS by itself is held by routes and kill switch, not by this.
+//! goes into the tunnel. Limits: resolv.conf(5) knows no split, so without systemd-resolved servers
+//! for some domains only are refused: the tunnel's servers would be asked for every name, those of
+//! the local network too. A program that speaks DNS by itself is held by routes and kill switch,
+//! not by this.
 
 pub(crate) mod bus;
 mod file;
@@ -46,6 +48,10 @@ impl Saved {
 /// Finds the way, and saves what is there, before anything is changed. `earlier` is what was
 /// saved for the settings that are to be replaced.
 pub(crate) fn save(dns: &Dns, earlier: Option<&Saved>, places: &Places) -> Result<Saved, Error> {
+    let can_split = || places.resolved && resolved::resolves_for_this_host(&places.resolv_conf);
+    if !dns.all && !can_split() {
+        return Err(Error::NamesCannotBeSplit);
+    }
     keeper::save(dns, earlier).unwrap_or_else(|| save_here(dns, earlier, places))
 }
 

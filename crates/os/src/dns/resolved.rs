@@ -60,9 +60,10 @@ pub(super) fn install(device: &str, dns: &Dns) -> Result<(), Error> {
             values.octets(&octets);
         });
     // The second of a pair says: for routing only, not to be tried for short names. "." routes
-    // every name that no link knows better.
+    // every name that no link knows better. In a split tunnel, a short name may be one of the local
+    // network, and must not be asked in the tunnel with a domain added.
     let all = dns.all.then_some((".", true));
-    let domains = dns.domains.iter().map(|domain| (domain.as_str(), false)).chain(all);
+    let domains = dns.domains.iter().map(|domain| (domain.as_str(), !dns.all)).chain(all);
     let domains =
         Values::default().int32(index).structures("sb", domains, |values, (domain, routing)| {
             values.text(domain);

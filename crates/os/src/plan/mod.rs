@@ -209,10 +209,10 @@ pub struct Connection {
 pub struct Dns {
     /// The servers, the preferred first.
     pub servers: Vec<IpAddr>,
-    /// Domains that they are asked for, and which are tried for short names.
+    /// Domains that they are asked for. With `all`, the domains are tried for short names.
     pub domains: Vec<String>,
-    /// Ask them for every other name, too. Where systemd-resolved is missing they are asked for
-    /// every name in any case: resolv.conf(5) knows no split.
+    /// Ask them for every other name, too. Without this the host needs systemd-resolved, because
+    /// resolv.conf(5) knows no split: [`Applier::dns_refused`] says so.
     pub all: bool,
 }
 
