@@ -413,7 +413,11 @@ const fn by_kind(kind: LinkKind) -> u8 {
     match kind {
         LinkKind::Ethernet => 0,
         LinkKind::Wireless => 1,
-        LinkKind::Cellular | LinkKind::Other | LinkKind::Loopback | LinkKind::Tunnel => 2,
+        LinkKind::Cellular
+        | LinkKind::Other
+        | LinkKind::Loopback
+        | LinkKind::Tunnel
+        | LinkKind::Clat => 2,
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
     path::Path,
 };
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
@@ -43,6 +43,9 @@ pub enum LinkKind {
     Cellular,
     /// A tunnel: a TUN (also ours), WireGuard, GRE and the like.
     Tunnel,
+    /// A tunnel whose program translates IPv4 for a network with IPv6 only (464XLAT, RFC 6877), and
+    /// that has a default route for IPv4.
+    Clat,
     /// Anything else.
     Other,
 }
@@ -87,6 +90,9 @@ pub struct Link {
     pub attached: Vec<IpNet>,
 }
 
+/// Addresses of this end of a translator (RFC 7335).
+const CLAT: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 0, 0), 29));
+
 /// Networks recorded for one link. A link with more usually has a default route as well.
 pub const ROUTES_MAX: usize = 64;
 
@@ -101,7 +107,11 @@ impl Link {
     pub fn may_carry(&self) -> bool {
         let outside = match self.kind {
             LinkKind::Loopback | LinkKind::Tunnel => false,
-            LinkKind::Ethernet | LinkKind::Wireless | LinkKind::Cellular | LinkKind::Other => true,
+            LinkKind::Ethernet
+            | LinkKind::Wireless
+            | LinkKind::Cellular
+            | LinkKind::Clat
+            | LinkKind::Other => true,
         };
         outside && self.up && self.carrier && !self.addresses.is_empty()
     }
@@ -174,8 +184,22 @@ pub fn snapshot() -> Result<Vec<Link>, Error> {
             networks.sort_unstable();
             networks.dedup();
         }
+        if is_clat(link) {
+            link.kind = LinkKind::Clat;
+        }
     }
     Ok(links.into_values().collect())
+}
+
+/// Whether a tunnel is a translator: it has an address for translators and leads out. Only a
+/// program on this host can make a tunnel.
+fn is_clat(link: &Link) -> bool {
+    let is_v4 = |net: &&IpNet| net.addr().is_ipv4();
+    let mut addresses = link.addresses.iter().filter(is_v4).map(IpNet::addr);
+    link.kind == LinkKind::Tunnel
+        && link.default_v4.is_some()
+        && link.addresses.iter().any(|net| net.addr().is_ipv4())
+        && addresses.all(|address| CLAT.contains(&address))
 }
 
 /// How much has gone by each link since there is that link, both directions together, in bytes, as
@@ -328,6 +352,16 @@ pub(crate) struct Route {
 }
 
 impl Route {
+    /// The destination.
+    pub(crate) fn to(&self) -> IpNet {
+        self.to
+    }
+
+    /// The links that it leads through.
+    pub(crate) fn through(&self) -> &[u32] {
+        &self.through
+    }
+
     fn add_to(self, links: &mut BTreeMap<u32, Link>) {
         for index in &self.through {
             let Some(link) = links.get_mut(index) else { continue };

@@ -10,6 +10,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
+use rove_os::tun::{Tun, TunOptions};
 use support::names::serve_zone;
 use support::netns::{
     Lab, Running, download, in_namespace, inside, own_etc, pattern, serve_pattern, sh, wait_until,
@@ -57,6 +58,100 @@ fn translate(address: &str) {
                 back
             });
             let _ = back.send(&datagram[..length]);
+        }
+    });
+}
+
+/// The address with which a translator on the client sends, and its network's prefix, of which
+/// nobody else knows.
+const CLAT: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0xc, 0, 0, 0, 0, 0, 0, 0, 0, 0xc1, 0xa7];
+const PREFIX: [u8; 12] = [0x20, 1, 0xd, 0xb8, 0, 0x64, 0, 0, 0, 0, 0, 0];
+
+/// Runs a translator on the client, as clatd with TAYGA does: it makes IPv6 packets of IPv4 ones
+/// and gives them back to the kernel, which forwards them.
+fn clat() {
+    let options = TunOptions { name: "clat", persistent: false, offload: false };
+    let mut tun = inside("client", move || Tun::open(options).unwrap()).join().unwrap();
+    sh("nsenter --net=/run/netns/client sh -c 'echo 1 > /proc/sys/net/ipv6/conf/all/forwarding'
+        ip -n client link set clat up
+        ip -n client addr add 192.0.0.1/32 dev clat
+        ip -n client route add default dev clat
+        ip -n client -6 route add 2001:db8:c::c1a7/128 dev clat
+        ip -n router -6 route add 2001:db8:c::c1a7/128 via 2001:db8:c::2");
+    thread::spawn(move || {
+        loop {
+            let mut packets = Vec::new();
+            let read = tun.read(|segment, _| {
+                packets.extend(to_other_family(&[segment.header, segment.payload].concat()));
+            });
+            if read.is_err() {
+                return;
+            }
+            if packets.is_empty() {
+                thread::sleep(Duration::from_millis(2));
+            }
+            for packet in &packets {
+                let _ = tun.write([&packet[..]]);
+            }
+        }
+    });
+}
+
+/// RFC 7915, for UDP.
+fn to_other_family(packet: &[u8]) -> Option<Vec<u8>> {
+    let (ends, mut udp, v6) = match packet.first()? >> 4 {
+        4 if packet[9] == 17 => {
+            ([&CLAT[..], &PREFIX, &packet[16..20]].concat(), packet[20..].to_vec(), true)
+        }
+        6 if packet[6] == 17 && packet[8..20] == PREFIX => {
+            ([&packet[20..24], &[192, 0, 0, 1]].concat(), packet[40..].to_vec(), false)
+        }
+        _ => return None,
+    };
+    let length = u16::try_from(udp.len()).ok()?;
+    udp[6..8].fill(0);
+    let pseudo = [&ends[..], &[0, 17], &length.to_be_bytes(), &udp].concat();
+    udp[6..8].copy_from_slice(&checksum(&pseudo));
+    let header = if v6 {
+        let [high, low] = length.to_be_bytes();
+        [&[0x60, 0, 0, 0, high, low, 17, 64], &ends[..]].concat()
+    } else {
+        let [high, low] = (length + 20).to_be_bytes();
+        let mut header = [&[0x45, 0, high, low, 0, 0, 0x40, 0, 64, 17, 0, 0], &ends[..]].concat();
+        let sum = checksum(&header);
+        header[10..12].copy_from_slice(&sum);
+        header
+    };
+    Some([header, udp].concat())
+}
+
+/// RFC 1071.
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let words = bytes
+        .chunks(2)
+        .map(|two| u32::from(two[0]) << 8 | u32::from(two.get(1).copied().unwrap_or(0)));
+    let sum = words.sum::<u32>();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+}
+
+/// The network tells nobody its prefix, and a program on this host knows it (464XLAT).
+#[test]
+fn a_host_whose_translator_alone_knows_the_prefix_uses_its_ipv4() {
+    in_namespace("a_host_whose_translator_alone_knows_the_prefix_uses_its_ipv4", || {
+        own_etc();
+        fs::write("/etc/resolv.conf", "nameserver 2001:db8:c::1\n").unwrap();
+        let lab = Lab::new("464XLAT");
+        let _gateway = begin(&lab, "192.0.2.1:4500");
+        let invite = lab.invite("laptop");
+        leave_ipv4();
+        translate(OWN);
+        clat();
+        for options in ["", "--kill-switch", "--route 198.51.100.0/24"] {
+            lab.rove("client", &format!("up {invite} {options}")).ok();
+            assert!(remotes(&lab).contains("192.0.2.1:4500"), "{}", remotes(&lab));
+            assert!(download("client", WEB).unwrap() == pattern(100_000), "{options}");
+            lab.rove("client", "down").ok();
         }
     });
 }

@@ -167,6 +167,8 @@ impl LinkRules {
         let (usage, by) = match (all.iter().find_map(|said| said.usage), metered) {
             (Some(usage), _) => (usage, if set_use { UsedBy::Set } else { UsedBy::Rule }),
             (None, true) => (LinkUse::Backup, UsedBy::Meter),
+            // It is another way over a link that is there, and a slower one.
+            (None, false) if link.kind == LinkKind::Clat => (LinkUse::Backup, UsedBy::Nobody),
             (None, false) => (LinkUse::Always, UsedBy::Nobody),
         };
         let at_cap = all.iter().find_map(|said| said.at_cap).unwrap_or(LinkUse::Never);
@@ -255,7 +257,7 @@ pub(crate) const fn kind_of(kind: LinkKind) -> Kind {
         LinkKind::Ethernet => Kind::Ethernet,
         LinkKind::Wireless => Kind::Wifi,
         LinkKind::Cellular => Kind::Cellular,
-        LinkKind::Loopback | LinkKind::Tunnel | LinkKind::Other => Kind::Other,
+        LinkKind::Loopback | LinkKind::Tunnel | LinkKind::Clat | LinkKind::Other => Kind::Other,
     }
 }
 

@@ -1,4 +1,6 @@
-//! Local networks that overlap the tunnel's addresses, as in hotels that use 10.0.0.0/8.
+//! Networks that were reached before the tunnel and are not any more: local networks that overlap
+//! the tunnel's addresses, as in hotels that use 10.0.0.0/8, networks of other programs' tunnels,
+//! and machines for which this host is the router.
 //!
 //! The tunnel works on such networks: its own addresses lead into the tunnel, and its datagrams
 //! leave on the link whatever their destination. This module finds the hosts of the link that are
@@ -9,6 +11,7 @@
 use ipnet::IpNet;
 use rove_host::inner;
 use rove_os::links::Link;
+use rove_os::plan::{Cause, Displaced};
 use rove_proto::wire::control::Lease;
 
 use crate::config::Config;
@@ -48,6 +51,25 @@ pub(super) fn told(
         }
     }
     told
+}
+
+/// One line for each network of another tunnel, or of guests, that the plan does not leave alone.
+pub(super) fn displaced(found: &[Displaced]) -> Vec<String> {
+    let line = |Displaced { net, link, cause }: &Displaced| match cause {
+        Cause::KillSwitch => format!(
+            "hosts of {net} cannot be reached on {link}: the kill switch lets nothing out beside \
+             the tunnel: `--exclude {net}` lets these packets out on {link}"
+        ),
+        Cause::Route(by) => format!(
+            "hosts of {net} cannot be reached on {link}: the tunnel uses {by}: `--exclude {net}` \
+             keeps them on {link}"
+        ),
+        Cause::Guests => format!(
+            "machines of {net} on {link} cannot use this host as their router: `--allow-lan` lets \
+             them, and they use the tunnel"
+        ),
+    };
+    found.iter().take(TOLD_MAX).map(line).collect()
 }
 
 fn is_foreign(link: &Link, config: &Config) -> bool {
@@ -145,6 +167,21 @@ mod tests {
         let exact = Config { exclude: nets(&["10.77.0.0/24"]), ..lan };
         assert_eq!(parts(&exact, &links), both[1..]);
         assert_eq!(parts(&split, &[link("wlan0", &["192.168.7.2/24"])]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn other_tunnels_and_guests_are_told_with_the_cure() {
+        let net = nets(&["100.64.0.0/10"])[0];
+        let lost = |cause| Displaced { net, link: "mesh0".to_owned(), cause };
+        let by = nets(&["100.0.0.0/8"])[0];
+        for (cause, cure) in [
+            (Cause::KillSwitch, "--exclude 100.64.0.0/10"),
+            (Cause::Route(by), "the tunnel uses 100.0.0.0/8: `--exclude 100.64.0.0/10`"),
+            (Cause::Guests, "--allow-lan"),
+        ] {
+            let lines = displaced(&vec![lost(cause); 2 * TOLD_MAX]);
+            assert!(lines.len() == TOLD_MAX && lines[0].contains(cure), "{lines:?}");
+        }
     }
 
     #[test]

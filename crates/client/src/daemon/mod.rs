@@ -443,13 +443,21 @@ impl Client<'_> {
         }
     }
 
-    /// Faults beside a working tunnel, one line each: names, and hosts of local networks.
+    /// Faults beside a working tunnel, one line each: names, and hosts of other networks.
     fn find_troubles(&self) -> Vec<String> {
         let Some(lease) = &self.lease else { return Vec::new() };
         let (config, outside) = (&self.config, self.applier.outside_servers());
         let mut found = lease::no_names(config, lease, &outside, self.applier.dns_refused());
-        found.extend(hidden::told(config, lease, &self.reachable, &self.links));
+        found.extend(self.find_unreached());
         found.extend(self.applier.unguarded().map(lease::unguarded));
+        found
+    }
+
+    /// Hosts that were reached before the tunnel, one line for each network.
+    fn find_unreached(&self) -> Vec<String> {
+        let Some(lease) = &self.lease else { return Vec::new() };
+        let mut found = hidden::told(&self.config, lease, &self.reachable, &self.links);
+        found.extend(hidden::displaced(self.applier.displaced()));
         found
     }
 
@@ -565,7 +573,9 @@ impl Client<'_> {
     fn keep_host_when_due(&mut self) {
         let Some(owed) = self.host.take_due(Instant::now()) else { return };
         self.keep_host(owed.scope);
-        if owed.replan
+        // Another program's tunnel may have other networks now, or this host has guests.
+        let is_elsewhere = || self.applier.is_elsewhere(&self.plan()).unwrap_or(false);
+        if (owed.replan || (self.lease.is_some() && is_elsewhere()))
             && let Err(error) = self.apply()
         {
             tracing::error!("the settings of links cannot be changed: {error:#}");

@@ -116,7 +116,9 @@ impl Client<'_> {
         let kill_switch = self.applier.kill_switch_stands();
         let look = (*request == Request::Status).then(|| {
             let troubles = self.find_troubles();
-            let also = troubles.iter().map(|line| Finding::of_line("dns", line)).collect();
+            let unreached = self.find_unreached();
+            let part = |line| if unreached.contains(line) { "routing" } else { "dns" };
+            let also = troubles.iter().map(|line| Finding::of_line(part(line), line)).collect();
             self.host.look(&mut self.applier, self.config.interface.as_str(), also)
         });
         let refused = session.refused.map(news::refusal);

@@ -212,7 +212,7 @@ impl Daemon {
         let outside = self.links.iter().filter(|link| {
             link.name != tunnel
                 && match link.kind {
-                    LinkKind::Loopback | LinkKind::Tunnel => false,
+                    LinkKind::Loopback | LinkKind::Tunnel | LinkKind::Clat => false,
                     LinkKind::Ethernet
                     | LinkKind::Wireless
                     | LinkKind::Cellular

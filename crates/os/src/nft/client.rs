@@ -104,6 +104,7 @@ pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> Vec<Value> {
     table.rules("output", [vec![refuse()]]);
     table.rules("input", input(opening, sockets));
     table.rules("forward", through(opening));
+    table.rules("forward", through_translators(opening));
     let inside: Vec<Value> = opening.own_links.iter().map(|link| json!(link)).collect();
     if !inside.is_empty() {
         let both = [Way::In, Way::Out].map(|way| equals(way.link(), json!({ "set": inside })));
@@ -130,6 +131,7 @@ pub(super) fn guard(guard: &GuardRules, sockets: Sockets) -> Vec<Value> {
     table.rules("output", [jump()]);
     table.base_chain("forward", "filter", ("forward", FILTER), "accept");
     table.rules("forward", through(&guard.opening));
+    table.rules("forward", through_translators(&guard.opening));
     table.rules("forward", inside(&guard.opening, Way::Out));
     table.rules("forward", [jump()]);
     table.base_chain("leaving", "filter", ("postrouting", FILTER), "accept");
@@ -262,6 +264,14 @@ fn through(opening: &Opening) -> Vec<Rule> {
     rules
 }
 
+/// Packets that a translator made of the tunnel's own datagrams, and the replies to them.
+fn through_translators(opening: &Opening) -> Vec<Rule> {
+    let links = &opening.translators;
+    let ipv6 = || equals(meta("nfproto"), json!("ipv6"));
+    let on = |way: Way| vec![equals(way.link(), json!({ "set": links })), ipv6(), accept()];
+    if links.is_empty() { Vec::new() } else { [Way::In, Way::Out].map(on).to_vec() }
+}
+
 /// Packets to or from containers and virtual machines, which do not leave this host.
 fn inside(opening: &Opening, way: Way) -> Option<Rule> {
     let links = &opening.own_links;
@@ -318,9 +328,14 @@ fn arrivals(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
     // If a local network has the same address, the tunnel's own datagrams may be sent to it.
     let mut rules = vec![vec![equals(ct("mark"), json!(MARK)), accept()]];
     rules.extend(to_own_addresses(guard));
+    rules.extend(translated_packets(opening));
+    // The kernel's routes decide over replies on a tunnel that stays beside this one.
+    let tunnels = opening.tunnels.iter().map(|local| local.link.clone());
+    let others: BTreeSet<String> = opening.own_links.iter().cloned().chain(tunnels).collect();
+    let others: Vec<String> = others.into_iter().collect();
     rules.extend([
         vec![
-            from_other_links(opening, &opening.own_links),
+            from_other_links(opening, &others),
             matches("in", ct("state"), json!("new")),
             equals(ct("mark"), json!(0)),
             equals(kind, json!("local")),
@@ -343,7 +358,7 @@ fn arrivals(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
 /// would follow the mark into the tunnel.
 fn visitors(guard: &GuardRules) -> Vec<Rule> {
     let from_tunnel = || equals(Way::In.link(), json!(guard.opening.device));
-    let known = [own_addresses(guard), guard.behind.clone()].concat();
+    let known = [own_addresses(guard), guard.opening.behind.clone()].concat();
     let mark = |nets: Vec<IpNet>| {
         vec![
             from_tunnel(),
@@ -366,6 +381,21 @@ fn reply_of(mark: u32) -> Rule {
         equals(meta("mark"), json!(0)),
         set(meta("mark"), mark),
     ]
+}
+
+/// Sends packets that a translator makes of IPv4, and the replies to them, by the main table. Only
+/// the tunnel's own datagrams enter a translator, but their mark is lost there.
+fn translated_packets(opening: &Opening) -> Option<Rule> {
+    let links = &opening.translators;
+    (!links.is_empty()).then(|| {
+        vec![
+            equals(Way::In.link(), json!({ "set": links })),
+            equals(meta("nfproto"), json!("ipv6")),
+            matches("in", ct("state"), json!("new")),
+            equals(ct("mark"), json!(0)),
+            set(ct("mark"), MARK_INBOUND),
+        ]
+    })
 }
 
 /// The kernel's strict reverse path check for these links, except for the tunnel's own datagrams.
@@ -411,7 +441,8 @@ fn destinations(guard: &GuardRules) -> Vec<Rule> {
         (groups, lan) = (Vec::new(), &[]);
     }
     let local = groups.iter().chain(lan.iter().map(|local| &local.net));
-    let all = open.iter().chain(&guard.routes).chain(local.clone());
+    let tunnels = opening.tunnels.iter().map(|local| &local.net);
+    let all = open.iter().chain(&guard.routes).chain(local.clone()).chain(tunnels);
     let lengths: BTreeSet<u8> = all.map(IpNet::prefix_len).collect();
     // The mark of the packet would not do: another program may set it (CAP_NET_RAW).
     let mut rules = vec![vec![
@@ -435,10 +466,25 @@ fn destinations(guard: &GuardRules) -> Vec<Rule> {
         rules.extend(towards(Way::Out, &of_length(&groups)));
         let local = lan.iter().filter(|local| local.net.prefix_len() == length);
         rules.extend(local.map(|local| on_link(local, Way::Out)));
+        rules.extend(on_tunnels(&opening.tunnels, length));
         let refused = networks_by_family(&of_length(&guard.routes)).into_iter();
         rules.extend(refused.map(|nets| vec![address("daddr", &nets), refuse()]));
     }
     rules
+}
+
+/// Accepts packets to networks with this length of prefix on the tunnels of other programs.
+fn on_tunnels(tunnels: &[LocalNetwork], length: u8) -> Vec<Rule> {
+    let of_length = || tunnels.iter().filter(move |local| local.net.prefix_len() == length);
+    let links: BTreeSet<&str> = of_length().map(|local| local.link.as_str()).collect();
+    let on = |link| {
+        let nets = of_length().filter(|local| local.link == link).map(|local| local.net);
+        let families = networks_by_family(&nets.collect::<Vec<_>>()).into_iter();
+        families.map(move |nets| {
+            vec![equals(Way::Out.link(), json!(link)), address("daddr", &nets), accept()]
+        })
+    };
+    links.into_iter().flat_map(on).collect()
 }
 
 /// Gives packets of containers and virtual machines the tunnel's address, the only one that the
@@ -487,7 +533,8 @@ fn from_other_links(opening: &Opening, more: &[String]) -> Value {
     matches("!=", Way::In.link(), json!({ "set": known }))
 }
 
-fn groups() -> Vec<IpNet> {
+/// Networks that are on each link.
+pub(crate) fn groups() -> Vec<IpNet> {
     GROUPS.iter().filter_map(|net| net.parse().ok()).collect()
 }
 

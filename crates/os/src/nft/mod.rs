@@ -27,6 +27,7 @@ use std::{
 use serde_json::Value;
 
 use self::client::Sockets;
+pub(crate) use self::client::groups;
 use crate::{
     error::Error,
     plan::{GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening},

@@ -1,9 +1,9 @@
 //! Making a host what a plan says, and taking it back.
 
-use std::{net::SocketAddr, time::Instant};
+use std::{io, net::SocketAddr, time::Instant};
 
 use super::{
-    Places, Plan,
+    Displaced, Places, Plan,
     change::{install, remove, with_manager},
     contest::Loss,
     deviation::{Deviation, Outcome},
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     dns,
     error::Error,
-    links,
+    links::{self, Link},
     mptcp::PathManager,
     netlink::Netlink,
     nft,
@@ -56,6 +56,8 @@ pub struct Applier {
     damaged: Option<String>,
     /// Why the last plan has no guard, if it should have one.
     unguarded: Option<Error>,
+    /// The surroundings for which the last plan was applied.
+    around: Surroundings,
 }
 
 impl Applier {
@@ -75,7 +77,8 @@ impl Applier {
             let closed = Item::KillSwitch(Opening::closed());
             entries.insert(0, Held::new(Entry { item: closed, before: Before::Nothing }, false));
         }
-        Ok(Self { places, journal, entries, rebooted, dns_refused: None, unguarded: None, damaged })
+        let (dns_refused, unguarded, around) = (None, None, Surroundings::default());
+        Ok(Self { places, journal, entries, rebooted, dns_refused, unguarded, around, damaged })
     }
 
     /// Why the journal of the last process could not be read, until a plan is applied or undone.
@@ -159,7 +162,8 @@ impl Applier {
 
     /// Enters the items of a plan and, behind them, the items to remove. Returns how many stay.
     fn enter(&mut self, plan: &Plan) -> Result<usize, Error> {
-        let wanted = self.wanted(plan)?;
+        let (wanted, around) = self.wanted(plan)?;
+        self.around = around;
         let mut next = Vec::with_capacity(wanted.len());
         self.dns_refused = None;
         for item in wanted {
@@ -513,23 +517,46 @@ impl Applier {
         dns::outside_servers(entry, &self.places)
     }
 
-    /// The items of the plan, in order, less what this kernel cannot have.
-    fn wanted(&self, plan: &Plan) -> Result<Vec<Item>, Error> {
-        let original = |key: &str| {
-            let known = self.entries.iter().find_map(|held| match &held.entry {
-                Entry { item: Item::Sysctl { key: known, .. }, before: Before::Sysctl(value) }
-                    if known == key =>
-                {
-                    Some(value.clone())
-                }
-                _ => None,
-            });
-            known.map_or_else(|| sysctl::read(key), Ok)
-        };
-        let links = links::snapshot()?;
-        let mut around = Surroundings::of(plan, &links)?;
+    /// Networks that were reached before the last plan, and are not while it is applied.
+    pub fn displaced(&self) -> &[Displaced] {
+        &self.around.displaced
+    }
+
+    /// Whether `plan`, the last one, would change this host otherwise now: other programs made or
+    /// removed tunnels, or serve guests.
+    ///
+    /// # Errors
+    /// [`Error::Os`] where a sandbox forbids netlink.
+    pub fn is_elsewhere(&self, plan: &Plan) -> Result<bool, Error> {
+        Ok(self.surroundings(plan, &links::snapshot()?)? != self.around)
+    }
+
+    fn surroundings(&self, plan: &Plan, links: &[Link]) -> Result<Surroundings, Error> {
+        let mut around = Surroundings::of(plan, links)?;
         around.sender = sender::sender();
-        around.strict_links = sysctl::strict_links(plan, &links, &around, &original);
+        let original = |key: &str| self.original(key);
+        around.strict_links = sysctl::strict_links(plan, links, &around, &original);
+        Ok(around)
+    }
+
+    /// The value that a setting had before Rove changed it, or has.
+    fn original(&self, key: &str) -> io::Result<String> {
+        let known = self.entries.iter().find_map(|held| match &held.entry {
+            Entry { item: Item::Sysctl { key: known, .. }, before: Before::Sysctl(value) }
+                if known == key =>
+            {
+                Some(value.clone())
+            }
+            _ => None,
+        });
+        known.map_or_else(|| sysctl::read(key), Ok)
+    }
+
+    /// The items of the plan, in order, less what this kernel cannot have, and the surroundings.
+    fn wanted(&self, plan: &Plan) -> Result<(Vec<Item>, Surroundings), Error> {
+        let original = |key: &str| self.original(key);
+        let links = links::snapshot()?;
+        let around = self.surroundings(plan, &links)?;
         let mut items = item::items(plan, &around);
         items.extend(sysctl::items(plan, &links, &around, original));
         if !nft::is_available() {
@@ -543,7 +570,7 @@ impl Applier {
         if !plan.subflows.is_empty() {
             self.leave_out_foreign(&mut items)?;
         }
-        Ok(items)
+        Ok((items, around))
     }
 
     /// Leaves out of the subflows what others have put there, and all without MPTCP; the limit is

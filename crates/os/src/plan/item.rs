@@ -14,7 +14,10 @@ use super::{
     RULE_PRIORITY_INBOUND, RULE_PRIORITY_REPLIES, RULE_PRIORITY_TUNNEL, TABLE, TABLE_REPLIES,
     surroundings::{LocalNetwork, Surroundings},
 };
-use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
+use crate::{
+    mptcp::{ENDPOINTS_MAX, Endpoint, Limit},
+    nft,
+};
 
 /// One change of the host.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -126,6 +129,12 @@ pub(crate) struct Opening {
     /// Networks behind this host to which connections may come from the tunnel.
     #[serde(default)]
     pub(crate) behind: Vec<IpNet>,
+    /// Networks that stay on other programs' tunnels. With a kill switch there are none.
+    #[serde(default)]
+    pub(crate) tunnels: Vec<LocalNetwork>,
+    /// Links that translate IPv4 for a network with IPv6 only.
+    #[serde(default)]
+    pub(crate) translators: Vec<String>,
 }
 
 /// The destinations and addresses that the guard keeps in the tunnel.
@@ -143,9 +152,6 @@ pub(crate) struct Guard {
     pub(crate) translated: Vec<IpNet>,
     /// Links on which the guard replaces the kernel's strict reverse path filter.
     pub(crate) strict_links: Vec<String>,
-    /// Networks behind this host that the gateway knows.
-    #[serde(default)]
-    pub(crate) behind: Vec<IpNet>,
 }
 
 impl Opening {
@@ -335,7 +341,6 @@ pub(crate) fn items(plan: &Plan, around: &Surroundings) -> Vec<Item> {
             shared_addresses: around.shared_addresses.clone(),
             translated: around.translated(plan),
             strict_links: around.strict_links.clone(),
-            behind: sorted(truncated(&guard.behind)),
         }));
     }
     let device = &plan.device;
@@ -381,6 +386,8 @@ fn opening(
         sender: around.sender,
         subflows: !plan.subflows.is_empty(),
         behind: sorted(plan.guard.iter().flat_map(|guard| truncated(&guard.behind)).collect()),
+        tunnels: around.tunnels.clone(),
+        translators: around.translators.clone(),
     }
 }
 
@@ -428,6 +435,12 @@ fn push_routes(plan: &Plan, around: &Surroundings, items: &mut Vec<Item>) {
             let target = Target::Replies(plan.device.clone());
             items.push(Item::Route { net: everywhere(v6), target });
         }
+        if plan.allow_lan && !v6 {
+            // The main table chooses the link, as it did before. IPv6 groups have routes of the
+            // kernel in the table `local`.
+            let groups = groups_v4().filter(|net| !routes.contains(net) && !exclude.contains(net));
+            items.extend(groups.map(|net| Item::Route { net, target: Target::Throw }));
+        }
         let is_free = |local: &&LocalNetwork| {
             local.net.addr().is_ipv6() == v6
                 && !routes.contains(&local.net)
@@ -453,6 +466,11 @@ fn alone_if_routed(net: IpNet, plan: &Plan) -> IpNet {
 /// All addresses of a family.
 fn everywhere(v6: bool) -> IpNet {
     if v6 { Ipv6Net::default().into() } else { Ipv4Net::default().into() }
+}
+
+/// Multicast and broadcast of a link, where printers and screens are looked for.
+fn groups_v4() -> impl Iterator<Item = IpNet> {
+    nft::groups().into_iter().filter(|net| net.addr().is_ipv4())
 }
 
 fn truncated(nets: &[IpNet]) -> Vec<IpNet> {

@@ -9,8 +9,8 @@
 //! table. The tunnel's own datagrams carry the mark ([`MARK`]) and skip it. So a roaming client
 //! needs no route to the gateway that it would have to move, and undoing a plan only empties one
 //! table. Traffic outside the tunnel has its routes in that table too: networks of this host's
-//! containers and, with `allow_lan`, the private networks of its links. Other routes of the main
-//! table do not count.
+//! containers and of other programs' tunnels and, with `allow_lan`, the private networks of its
+//! links. Other routes of the main table do not count.
 //!
 //! A client's plan has a [`Guard`]. This packet filter refuses packets to the tunnel's destinations
 //! on other links, even if routes are changed. Behind each route into the device there is also an
@@ -21,6 +21,7 @@
 //! is left out, because no IPv6 traffic can leak.
 
 mod applier;
+mod beside;
 mod change;
 mod contest;
 mod deviation;
@@ -44,6 +45,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     applier::{Applier, Scope},
+    beside::{Cause, Displaced},
     deviation::{Deviation, Outcome, Part},
     obstacle::Obstacle,
     places::Places,

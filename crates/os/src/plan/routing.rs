@@ -3,14 +3,14 @@
 //! Putting in place what is there already, and removing what is not, both succeed: after a crash
 //! nobody knows how far the last process came.
 
-use std::io;
+use std::{io, net::Ipv6Addr};
 
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressMessage},
-    link::{LinkAttribute, LinkFlags, LinkMessage},
+    link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage},
     route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
     rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage},
 };
@@ -31,7 +31,7 @@ const SUPER_PACKET_MAX: u32 = 60_000;
 const METRIC_BEHIND: u32 = 0x7fff_ffff;
 
 /// Sets the TUN up. IPv6 is turned on for it, but it speaks for itself no more than it must: no
-/// link-local address, no router solicitations into the tunnel.
+/// link-local address, no router solicitations into the tunnel, no multicast.
 pub(super) fn set_up(netlink: &mut Netlink, name: &str, mtu: u32) -> Result<(), Error> {
     for (key, value) in [("disable_ipv6", "0"), ("accept_ra", "0"), ("addr_gen_mode", "1")] {
         // A kernel without IPv6 has none of them, and needs none.
@@ -51,7 +51,36 @@ pub(super) fn set_up(netlink: &mut Netlink, name: &str, mtu: u32) -> Result<(), 
     message.attributes.push(LinkAttribute::GsoMaxSize(SUPER_PACKET_MAX));
     // Kernels before 4.16 cannot. It only makes the tunnel faster.
     let _ = netlink.change(RouteNetlinkMessage::SetLink(message), 0);
+    leave_multicast(netlink, index);
     Ok(())
+}
+
+/// Removes a TUN's route for IPv6 multicast. The kernel adds one to each interface that comes up or
+/// gets an address (`addrconf_add_mroute`), in the table that precedes all rules. For programs that
+/// choose no interface the first route counts. If a link comes back after the tunnel, that would be
+/// the tunnel's.
+fn leave_multicast(netlink: &mut Netlink, index: u32) {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    let is_tun = netlink.get(RouteNetlinkMessage::GetLink(message), |entry| {
+        let RouteNetlinkMessage::NewLink(link) = entry else { return None };
+        Some(link.header.link_layer_type == LinkLayerType::None)
+    });
+    if matches!(is_tun, Ok(Some(true))) {
+        // A kernel without IPv6 has none.
+        let _ = netlink.change(RouteNetlinkMessage::DelRoute(multicast(index)), 0);
+    }
+}
+
+fn multicast(index: u32) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet6;
+    message.header.destination_prefix_length = 8;
+    message.header.table = libc::RT_TABLE_LOCAL;
+    let groups = Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0);
+    message.attributes.push(RouteAttribute::Destination(groups.into()));
+    message.attributes.push(RouteAttribute::Oif(index));
+    message
 }
 
 /// Removes an interface, if it is there.
@@ -66,11 +95,15 @@ pub(super) fn remove_device(netlink: &mut Netlink, name: &str) -> Result<(), Err
 }
 
 pub(super) fn add_address(netlink: &mut Netlink, device: &str, net: IpNet) -> Result<(), Error> {
-    let message = address(index_of(device)?, net);
+    let index = index_of(device)?;
     netlink
-        .change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+        .change(RouteNetlinkMessage::NewAddress(address(index, net)), NLM_F_CREATE | NLM_F_EXCL)
         .or_else(unless_present)
-        .map_err(|error| Error::os(format!("give {device} the address {net}"), error))
+        .map_err(|error| Error::os(format!("give {device} the address {net}"), error))?;
+    if net.addr().is_ipv6() {
+        leave_multicast(netlink, index);
+    }
+    Ok(())
 }
 
 pub(super) fn remove_address(netlink: &mut Netlink, device: &str, net: IpNet) -> Result<(), Error> {

@@ -8,7 +8,8 @@
 //!   because whoever configures a link could claim any destination with it. A network that lies
 //!   inside one of the plan's specific routes does not count either.
 //! - A link is *inside* the host if it is a bridge whose only ports are virtual machines and
-//!   containers, and no default route uses it.
+//!   containers, and no default route uses it, or if this host serves guests on it.
+//! - Networks of other programs' tunnels stay on these tunnels ([`super::beside`]).
 //!
 //! Limits: containers on their own cable without a bridge, and networks reached through a
 //! container, need an `exclude` of the plan.
@@ -29,13 +30,18 @@ use netlink_packet_route::{
     RouteNetlinkMessage,
     address::{AddressAttribute, AddressMessage},
     link::{InfoKind, LinkAttribute, LinkExtentMask, LinkInfo, LinkMessage},
+    route::RouteMessage,
 };
 use serde::{Deserialize, Serialize};
 
-use super::Plan;
+use super::{
+    Plan,
+    beside::{self, Cause, Displaced},
+    routing, sysctl,
+};
 use crate::{
     error::Error,
-    links::{Link, LinkKind},
+    links::{self, Link, LinkKind},
     netlink::Netlink,
 };
 
@@ -49,6 +55,9 @@ const PRIVATE_V4: [Ipv4Net; 4] = [
 const LINK_LOCAL_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16);
 /// The same for IPv6 (RFC 4193).
 const PRIVATE_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7);
+
+/// Routes that are read of one tunnel. More are those of a router, which [`beside`] does not keep.
+const TUNNEL_ROUTES_MAX: usize = 4_096;
 
 /// A network, and the link that it is on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -67,6 +76,12 @@ pub(crate) struct Surroundings {
     pub(crate) own: Vec<LocalNetwork>,
     /// Those links.
     pub(crate) own_links: Vec<String>,
+    /// Networks that stay on other programs' tunnels.
+    pub(crate) tunnels: Vec<LocalNetwork>,
+    /// Links that translate IPv4 for a network with IPv6 only.
+    pub(crate) translators: Vec<String>,
+    /// Networks that were reached before the plan and are not any more.
+    pub(crate) displaced: Vec<Displaced>,
     /// Addresses of the plan that another link has too.
     pub(crate) shared_addresses: Vec<IpAddr>,
     /// Links with a strict reverse path filter, whose check only the guard can continue.
@@ -83,22 +98,25 @@ impl Surroundings {
     /// # Errors
     /// [`Error::Os`] where a sandbox forbids netlink.
     pub(super) fn of(plan: &Plan, links: &[Link]) -> Result<Self, Error> {
-        let kernel = Kernel::read().map_err(|error| Error::os("read the list of links", error))?;
+        let kernel = Kernel::read(&plan.device);
+        let kernel = kernel.map_err(|error| Error::os("read the list of links", error))?;
         Ok(kernel.surroundings(plan, links))
     }
 
     /// The networks that need their own route outside the tunnel, each once.
     pub(super) fn routed(&self) -> impl Iterator<Item = &LocalNetwork> {
         let mut seen = BTreeSet::new();
-        self.own.iter().chain(&self.lan).filter(move |local| seen.insert(local.net))
+        let all = self.own.iter().chain(&self.tunnels).chain(&self.lan);
+        all.filter(move |local| seen.insert(local.net))
     }
 
-    /// The networks inside the host whose packets get the tunnel's address, because the gateway
-    /// does not know their own.
+    /// The networks inside the host and on its other tunnels whose packets get the tunnel's
+    /// address, because the gateway does not know their own.
     pub(super) fn translated(&self, plan: &Plan) -> Vec<IpNet> {
         let behind = plan.guard.iter().flat_map(|guard| &guard.behind).collect::<Vec<_>>();
         let is_known = |net: &IpNet| behind.iter().any(|known| known.contains(net));
-        let nets = self.own.iter().map(|local| local.net).filter(|net| !is_known(net));
+        let nets = self.own.iter().chain(&self.tunnels).map(|local| local.net);
+        let nets = nets.filter(|net| !is_known(net));
         nets.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -116,10 +134,14 @@ struct Kernel {
     outside: BTreeSet<u32>,
     /// Addresses of RFC 3927, from which no path can start.
     link_local: BTreeMap<u32, IpNet>,
+    /// Tunnels of other programs, and the networks that any routing table leads into them.
+    tunnels: BTreeMap<u32, Vec<IpNet>>,
+    /// UDP sockets that serve names or addresses.
+    servers: Vec<(Ipv4Addr, u16)>,
 }
 
 impl Kernel {
-    fn read() -> io::Result<Self> {
+    fn read(device: &str) -> io::Result<Self> {
         let mut netlink = Netlink::open().map_err(io::Error::other)?;
         let mut every = LinkMessage::default();
         every.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -133,7 +155,16 @@ impl Kernel {
             _ => None,
         })?;
         let outside = links.iter().filter(|port| !port.is_virtual).filter_map(|port| port.bridge);
+        let ours = crate::tun::index_of(device);
+        let is_other = |port: &&Port| port.is_tunnel && Some(port.index) != ours;
+        let tunnels = links.iter().filter(is_other).map(|port| (port.index, Vec::new()));
+        let mut tunnels: BTreeMap<u32, Vec<IpNet>> = tunnels.collect();
+        if !tunnels.is_empty() {
+            note_routes(&mut netlink, &mut tunnels)?;
+        }
         Ok(Self {
+            tunnels,
+            servers: beside::servers(),
             bridges: links.iter().filter(|port| port.is_bridge).map(|port| port.index).collect(),
             outside: outside.collect(),
             link_local: link_local.into_iter().collect(),
@@ -168,8 +199,38 @@ impl Kernel {
                 let is_lan = |net: &IpNet| is_private(net) && !is_routed_by_name(plan, net);
                 around.lan.extend(networks.into_iter().filter(is_lan).map(local));
             }
+            self.note_beside(plan, link, &mut around);
         }
+        let lan: BTreeSet<IpNet> = around.lan.iter().map(|local| local.net).collect();
+        around.displaced.retain(|displaced| !lan.contains(&displaced.net));
         around
+    }
+
+    /// Notes what other programs did on a link before the plan.
+    fn note_beside(&self, plan: &Plan, link: &Link, around: &mut Surroundings) {
+        if link.kind == LinkKind::Clat {
+            around.translators.push(link.name.clone());
+            return;
+        }
+        if let Some(routes) = self.tunnels.get(&link.index) {
+            let (kept, displaced) = beside::of_tunnel(plan, link, routes);
+            around.tunnels.extend(kept);
+            around.displaced.extend(displaced);
+            return;
+        }
+        let guests = beside::networks_of_guests(link).into_iter();
+        let mut guests = guests.filter(|net| beside::captured_by(plan, *net).is_some()).peekable();
+        if guests.peek().is_none() {
+            return;
+        }
+        let name = || link.name.clone();
+        if plan.kill_switch.is_none() && beside::serves(link, &self.servers) {
+            around.own_links.push(name());
+            around.own.extend(guests.map(|net| LocalNetwork { link: name(), net }));
+        } else if link.carrier && forwards(&link.name) {
+            let cause = Cause::Guests;
+            around.displaced.extend(guests.map(|net| Displaced { net, link: name(), cause }));
+        }
     }
 
     fn is_inside(&self, link: &Link) -> bool {
@@ -185,12 +246,18 @@ struct Port {
     is_bridge: bool,
     /// The peer of this port is on this host, as far as can be known.
     is_virtual: bool,
+    is_tunnel: bool,
 }
 
 impl Port {
     fn read(message: &LinkMessage) -> Self {
-        let mut port =
-            Self { index: message.header.index, bridge: None, is_bridge: false, is_virtual: false };
+        let mut port = Self {
+            index: message.header.index,
+            bridge: None,
+            is_bridge: false,
+            is_virtual: false,
+            is_tunnel: false,
+        };
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::Controller(bridge) => port.bridge = Some(*bridge),
@@ -201,12 +268,40 @@ impl Port {
                     };
                     port.is_bridge = is_any(&[InfoKind::Bridge]);
                     port.is_virtual = is_any(&[InfoKind::Veth, InfoKind::Tun, InfoKind::Dummy]);
+                    port.is_tunnel = infos.iter().any(
+                        |info| matches!(info, LinkInfo::Kind(kind) if beside::is_tunnel(kind)),
+                    );
                 }
                 _ => {}
             }
         }
         port
     }
+}
+
+/// Notes the destinations of all routes, in any table, that lead into these links.
+fn note_routes(netlink: &mut Netlink, into: &mut BTreeMap<u32, Vec<IpNet>>) -> io::Result<()> {
+    for v6 in [false, true] {
+        let mut message = RouteMessage::default();
+        message.header.address_family = routing::family(v6);
+        let found = netlink.dump(&RouteNetlinkMessage::GetRoute(message), |entry| match entry {
+            RouteNetlinkMessage::NewRoute(message) => links::read_route(&message),
+            _ => None,
+        });
+        // A kernel without IPv6 has no routes of it to list.
+        for route in found.unwrap_or_default() {
+            for link in route.through() {
+                let routes = into.get_mut(link).filter(|routes| routes.len() < TUNNEL_ROUTES_MAX);
+                routes.into_iter().for_each(|routes| routes.push(route.to()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the host forwards packets that arrive on this link.
+fn forwards(link: &str) -> bool {
+    sysctl::read(&format!("ipv4/conf/{link}/forwarding")).is_ok_and(|value| value == "1")
 }
 
 fn link_local(message: &AddressMessage) -> Option<(u32, IpNet)> {
@@ -220,7 +315,7 @@ fn link_local(message: &AddressMessage) -> Option<(u32, IpNet)> {
 }
 
 /// A prefix of one address contains only this host.
-fn is_network(net: &IpNet) -> bool {
+pub(super) fn is_network(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
 
