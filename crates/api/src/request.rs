@@ -104,6 +104,9 @@ pub enum Request {
     Move {
         /// The new endpoint, as `HOST:PORT`.
         endpoint: String,
+        /// The gateway's record about it, signed by the operator. Without it the gateway signs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        record: Option<String>,
     },
     /// Accept the clock as right although it is behind: [`crate::ClockReset`].
     ResetClock,

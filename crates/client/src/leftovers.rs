@@ -44,11 +44,16 @@ pub fn left_behind(home: &Home) -> Result<Left> {
 /// ended. Otherwise the changes of an earlier client are removed, the kill switch included. Returns
 /// whether there was anything to take down.
 pub fn down(home: &Home) -> Result<bool> {
+    // The kernel may have a kill switch that no journal mentions. Only root sees and removes it.
+    let may_look = rustix::process::geteuid().is_root() && home.other().is_none();
+    let state = home.state(Role::Client);
+    // The journal is the node's user's, and root must not be led by it.
+    confine::become_owner(home, Some(&Places::usual(&state)))?;
     match control::ask::<IgnoredAny>(&home.socket(Role::Client)?, &Request::Down) {
         Ok(_) => {
             // The next `rove up` may follow at once: only an ended process has let go of
             // everything.
-            wait_for_end(&home.state(Role::Client))?;
+            wait_for_end(&state)?;
             return Ok(true);
         }
         Err(AskError::NotRunning) => {}
@@ -56,11 +61,10 @@ pub fn down(home: &Home) -> Result<bool> {
         Err(AskError::Broken { cause, .. }) if DIED.contains(&cause.kind()) => {}
         Err(error) => return Err(error.into()),
     }
-    let state = home.state(Role::Client);
     let mut applier = Applier::open(Places::usual(&state))?;
     if !state.exists() {
         // Somebody removed the directory, but the tables in the kernel can only be Rove's.
-        if !is_in_kernel(home, &applier)? {
+        if !(may_look && applier.kill_switch_is_there()?) {
             return Ok(false);
         }
         applier.remove_kill_switch()?;
@@ -70,7 +74,7 @@ pub fn down(home: &Home) -> Result<bool> {
     // kernel.
     let _lock = Lock::take(&state)?;
     let is_left = applier.has_leftovers() || applier.damaged().is_some();
-    let stands = applier.kill_switch_stands() || is_in_kernel(home, &applier)?;
+    let stands = applier.kill_switch_stands() || may_look && applier.kill_switch_is_there()?;
     if !is_left && !stands {
         return Ok(false);
     }
@@ -79,12 +83,6 @@ pub fn down(home: &Home) -> Result<bool> {
     applier.remove_kill_switch()?;
     undone?;
     Ok(true)
-}
-
-/// Whether the kernel has a kill switch that no journal mentions. Only root can see and remove it.
-fn is_in_kernel(home: &Home, applier: &Applier) -> Result<bool> {
-    let may_look = rustix::process::geteuid().is_root() && home.other().is_none();
-    Ok(may_look && applier.kill_switch_is_there()?)
 }
 
 /// Waits until the process that answered has ended: it holds the lock to its last moment.

@@ -8,12 +8,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use aws_lc_rs::digest::{SHA256, digest};
-use rove_host::encoding;
 use rove_host::files::{self, PRIVATE};
 use rove_host::home::{Home, Role};
 use rove_host::keys::StaticKey;
 use rove_host::store::{EmbeddedStore, StoreError};
 use rove_host::time::wall_clock;
+use rove_host::{confine, encoding};
 use rove_os::lock::Lock;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -44,8 +44,8 @@ pub struct Restored {
     pub lost: Option<String>,
 }
 
-/// Writes a new file with the gateway's configuration, identity and `ledger`.
-pub(crate) fn write(home: &Home, ledger: LedgerSnapshot, to: &Path) -> Result<()> {
+/// The text of a backup with the gateway's configuration, identity and `ledger`.
+pub(crate) fn write(home: &Home, ledger: LedgerSnapshot) -> Result<Zeroizing<String>> {
     let backup = Backup {
         config: files::read_text(&home.config(Role::Gateway))?,
         key: StaticKey::load(&home.key(Role::Gateway))?.file_text(),
@@ -59,7 +59,7 @@ pub(crate) fn write(home: &Home, ledger: LedgerSnapshot, to: &Path) -> Result<()
         "the backup would have {} MiB, more than could be restored: shorten allow-lists",
         text.len() >> 20
     );
-    Ok(files::create(to, PRIVATE, text.as_bytes())?)
+    Ok(text)
 }
 
 /// Puts the backup in `from` in the place of whatever gateway is in `home`.
@@ -74,18 +74,22 @@ pub fn restore(home: &Home, from: &Path) -> Result<Restored> {
     ensure!(record.record().key == key.public(), "{name} mixes two gateways: take another backup");
     let config = Config::from_text(&backup.config, &from.join("gateway.toml"))?;
 
-    files::make_directory(home.dir())?;
+    confine::make_home(home)?;
+    confine::as_owner(home, || put_in_place(home, backup, &key, &config))
+}
+
+fn put_in_place(home: &Home, backup: Backup, key: &StaticKey, config: &Config) -> Result<Restored> {
     let _lock = lock(home)?;
-    check_same_gateway(home, &key)?;
+    check_same_gateway(home, key)?;
     // It stays open, so that no command writes to it any more, until the new one is in its place.
-    let (present, lost) = match present_ledger(home, &config)? {
+    let (present, lost) = match present_ledger(home, config)? {
         Present::Nothing => (None, None),
         Present::Lost(why) => (None, Some(why)),
         Present::Found(ledger) => (Some(ledger), None),
     };
     let before = present.as_ref().map(|ledger| ledger.snapshot()).transpose()?;
     let (ledger, dropped) = backup.ledger.over(before.unwrap_or_default(), wall_clock());
-    replace_store(&store_path(home, &config), &ledger)?;
+    replace_store(&store_path(home, config), &ledger)?;
     files::replace(&home.config(Role::Gateway), PRIVATE, backup.config.as_bytes())?;
     files::replace(&home.record(), PRIVATE, backup.record.as_bytes())?;
     files::replace(&home.key(Role::Gateway), PRIVATE, backup.key.as_bytes())?;

@@ -90,11 +90,11 @@ impl Gateway {
                 let reply = Allowed { name: name.to_string(), allowed, enrolled };
                 Ok(Answer { effects, ..Answer::of(reply) })
             }
-            Request::Move { endpoint } => {
+            Request::Move { endpoint, record } => {
                 let endpoint: Endpoint = endpoint.parse()?;
                 let links = rove_os::links::snapshot().unwrap_or_default();
                 let relocation = self.relocation(&endpoint, &links)?;
-                self.relocate(&relocation)?;
+                self.relocate(&relocation, record.as_deref())?;
                 Ok(Answer::of(Moved {
                     endpoint: endpoint.to_string(),
                     before: relocation.before.to_string(),

@@ -9,10 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rove_host::files;
 use rove_host::home::{Home, Role};
+use rove_host::keys::OperatorKey;
 use rove_host::store::{EmbeddedStore, StoreError};
 use rove_host::values::{HostIndex, Lease};
+use rove_host::{confine, files};
 
 use crate::config::{Config, StoreUrl};
 use crate::identity::Identity;
@@ -46,12 +47,17 @@ impl Gateway {
         if let Some(there) = new.iter().find(|path| path.exists()) {
             return Err(files::FileError::Exists(there.clone()).into());
         }
-        files::make_directory(home.dir())?;
-        Identity::create(home, config)?;
-        EmbeddedStore::create(&store, role.name())?;
-        // Last, so that a directory with a configuration is a complete one.
-        files::create(&home.config(role), files::PRIVATE, config.to_text().as_bytes())?;
-        Ok(())
+        confine::make_home(home)?;
+        let operator = OperatorKey::generate()?;
+        // The only file that is not the node's user's.
+        operator.create(&home.operator_key())?;
+        confine::as_owner(home, || {
+            Identity::create(home, config, &operator)?;
+            EmbeddedStore::create(&store, role.name())?;
+            // Last, so that a directory with a configuration is a complete one.
+            files::create(&home.config(role), files::PRIVATE, config.to_text().as_bytes())?;
+            Ok(())
+        })
     }
 
     /// The configuration of the gateway that is in `home`.
@@ -71,7 +77,7 @@ impl Gateway {
         let identity = Identity::load(home, &config)?;
         let store = EmbeddedStore::open(&store_path(home, &config), Role::Gateway.name())?;
         let ledger = Ledger::open(Box::new(store), config.networks)?;
-        Ok(Self { home: home.clone(), config, identity, ledger })
+        Ok(Self { home: home.clone().without_operator_key(), config, identity, ledger })
     }
 
     /// Reads and checks everything, to run.

@@ -70,7 +70,12 @@ fn a_backup_that_cannot_be_used_changes_nothing() {
     let config = home.config(Role::Gateway);
     let good = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, good.replace("nat = true", "nat = 3")).unwrap();
-    write(&home, snapshot, &file).unwrap();
+    rove_host::files::create(
+        &file,
+        rove_host::files::PRIVATE,
+        write(&home, snapshot).unwrap().as_bytes(),
+    )
+    .unwrap();
     std::fs::write(&config, &good).unwrap();
     let error = format!("{:#}", restore(&home, &file).unwrap_err());
     assert!(error.contains("backup/gateway.toml:") && error.contains("gateway.nat"), "{error}");
@@ -84,7 +89,8 @@ fn nothing_is_restored_under_a_running_gateway_or_command() {
     let home = home(&dir, "gateway");
     let file = dir.path().join("backup");
     let open = Gateway::open(&home).unwrap();
-    write(&home, open.ledger.snapshot().unwrap(), &file).unwrap();
+    let text = write(&home, open.ledger.snapshot().unwrap()).unwrap();
+    rove_host::files::create(&file, rove_host::files::PRIVATE, text.as_bytes()).unwrap();
     let error = restore(&home, &file).unwrap_err().to_string();
     assert!(error.contains("is in use by another rove"), "{error}");
     drop(open);

@@ -24,13 +24,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Makes keys and record of a new gateway.
-    pub(crate) fn create(home: &Home, config: &Config) -> Result<()> {
-        let operator = OperatorKey::generate()?;
+    /// Makes key and record of a new gateway.
+    pub(crate) fn create(home: &Home, config: &Config, operator: &OperatorKey) -> Result<()> {
         let key = StaticKey::generate()?;
-        operator.create(&home.operator_key())?;
         key.create(&home.key(Role::Gateway))?;
-        let record = describe(&key, config, 1).sign(&operator);
+        let record = describe(&key, config, 1).sign(operator);
         let text = record_text(operator.public(), &record);
         Ok(files::create(&home.record(), PRIVATE, text.as_bytes())?)
     }
@@ -38,6 +36,12 @@ impl Identity {
     /// Reads keys and record; signs a new record when the configuration changed and the operator
     /// key is at hand.
     pub(crate) fn load(home: &Home, config: &Config) -> Result<Self> {
+        Self::load_with(home, config, None)
+    }
+
+    /// The same; `signed` is a record that the operator signed elsewhere for this configuration.
+    pub(crate) fn load_with(home: &Home, config: &Config, signed: Option<&str>) -> Result<Self> {
+        let brought = signed;
         let key = StaticKey::load(&home.key(Role::Gateway))?;
         let path = home.record();
         let text = files::read_text(&path)?;
@@ -54,9 +58,28 @@ impl Identity {
         if *signed == describe(&key, config, signed.serial) {
             return Ok(Self { key, operator, record });
         }
-        let record = sign_again(home, config, &key, operator, signed.serial)?;
+        let record = match brought {
+            None => sign_again(home, config, &key, operator, signed.serial)?,
+            Some(text) => {
+                let next = describe(&key, config, signed.serial.saturating_add(1));
+                let bytes = encoding::from_text(text);
+                let record = bytes.and_then(|bytes| SignedRecord::verify(&bytes, operator));
+                record.filter(|record| *record.record() == next).context(
+                    "what the operator signed is not what the gateway would say: its files                      changed meanwhile, so repeat the command",
+                )?
+            }
+        };
         files::replace(&path, PRIVATE, record_text(operator, &record).as_bytes())?;
         Ok(Self { key, operator, record })
+    }
+
+    /// What the operator signs before a gateway with the files in `home` gets that configuration.
+    pub(crate) fn sign_for(home: &Home, config: &Config) -> Result<String> {
+        let key = StaticKey::load(&home.key(Role::Gateway))?;
+        let text = files::read_text(&home.record())?;
+        let (operator, record) = parse_record(&text).context("the record is damaged")?;
+        let signed = sign_again(home, config, &key, operator, record.record().serial)?;
+        Ok(encoding::to_text(signed.as_bytes()))
     }
 
     /// An invite that lets a client in by `token`.
@@ -82,7 +105,11 @@ fn sign_again(
     serial: u64,
 ) -> Result<SignedRecord> {
     let path = home.operator_key();
-    let signer = match OperatorKey::load(&path) {
+    let signer = match home.opened_operator_key() {
+        Some(opened) => OperatorKey::load_from(opened, &path),
+        None => OperatorKey::load(&path),
+    };
+    let signer = match signer {
         Ok(signer) => signer,
         Err(KeyError::File(files::FileError::Missing(_))) => bail!(
             "gateway.toml names endpoints or networks that the operator did not sign: put \

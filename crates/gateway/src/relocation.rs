@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 use rove_host::files;
-use rove_host::home::Role;
+use rove_host::home::{Home, Role};
 use rove_host::values::{Endpoint, Host};
 use rove_os::links::Link;
 
@@ -16,21 +16,14 @@ impl Gateway {
     /// What the configuration says after a move to `to`, of a host with `links`. Nothing is changed
     /// yet.
     pub(crate) fn relocation(&self, to: &Endpoint, links: &[Link]) -> Result<Relocation> {
-        ensure!(
-            self.home.operator_key().exists(),
-            "operator.key is not in {}: it signs where the gateway is reached, so put it there for \
-             this command",
-            self.home.dir().display()
-        );
-        to.check_reachable()?;
-        let places = |listen: &[SocketAddr], of_udp: &[u16]| places(to, of_udp, listen, links);
-        Ok(Config::relocated(&self.home.config(Role::Gateway), to, places)?)
+        relocation(&self.home, to, links)
     }
 
-    /// Makes it durable, for the next start and for invites from now on.
-    pub(crate) fn relocate(&mut self, relocation: &Relocation) -> Result<()> {
+    /// Makes it durable, for the next start and for invites from now on. `signed` is the record
+    /// about it, if the operator signed it elsewhere.
+    pub(crate) fn relocate(&mut self, relocation: &Relocation, signed: Option<&str>) -> Result<()> {
         // Signed first: a configuration that is not signed would keep the gateway from starting.
-        let identity = Identity::load(&self.home, &relocation.config)?;
+        let identity = Identity::load_with(&self.home, &relocation.config, signed)?;
         let path = self.home.config(Role::Gateway);
         if let Err(error) = files::replace(&path, files::PRIVATE, relocation.text.as_bytes()) {
             let undone = Identity::load(&self.home, &self.config);
@@ -45,6 +38,29 @@ impl Gateway {
         self.config.streams.clone_from(&relocation.config.streams);
         Ok(())
     }
+}
+
+/// The record about a move of the gateway in `home` to `to`, signed by this process if it has
+/// opened the operator's key. Else the gateway signs, if the key is its own.
+pub(crate) fn sign(home: &Home, to: &Endpoint) -> Result<Option<String>> {
+    if home.opened_operator_key().is_none() {
+        return Ok(None);
+    }
+    let links = rove_os::links::snapshot().unwrap_or_default();
+    let relocation = relocation(home, to, &links)?;
+    Identity::sign_for(home, &relocation.config).map(Some)
+}
+
+fn relocation(home: &Home, to: &Endpoint, links: &[Link]) -> Result<Relocation> {
+    ensure!(
+        home.operator_key().exists(),
+        "operator.key is not in {}: it signs where the gateway is reached, so put it there for \
+         this command",
+        home.dir().display()
+    );
+    to.check_reachable()?;
+    let places = |listen: &[SocketAddr], of_udp: &[u16]| places(to, of_udp, listen, links);
+    Ok(Config::relocated(&home.config(Role::Gateway), to, places)?)
 }
 
 /// Where to listen for `to`, beside the places that are named: each place again, at the address of

@@ -4,10 +4,12 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use rove_api::Request;
+use rove_api::{Moved, Request};
 use rove_host::control::{self, AskError};
 use rove_host::home::{Home, Role};
 use rove_host::time::wall_clock;
+use rove_host::values::Endpoint;
+use rove_host::{confine, files};
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, Places};
 use serde::de::DeserializeOwned;
@@ -15,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::backup::write;
 use crate::config::Config;
 use crate::gateway::{Gateway, when_free};
+use crate::relocation;
 
 /// Makes the files of a new gateway in `home`. Nothing that exists is overwritten.
 pub fn init(home: &Home, config: &Config) -> Result<()> {
@@ -33,9 +36,17 @@ pub fn ask<T: DeserializeOwned>(home: &Home, request: &Request) -> Result<T> {
     })
 }
 
+/// Moves the gateway to another endpoint. The record about it is signed here if this process has
+/// opened the operator's key: the running gateway cannot read it.
+pub fn relocate(home: &Home, to: &Endpoint) -> Result<Moved> {
+    let record = relocation::sign(home, to)?;
+    ask(home, &Request::Move { endpoint: to.to_string(), record })
+}
+
 /// Writes a new file `to` with the gateway's configuration, identity and ledger.
 pub fn backup(home: &Home, to: &Path) -> Result<()> {
-    write(home, ask(home, &Request::Snapshot)?, to)
+    let text = confine::as_owner(home, || write(home, ask(home, &Request::Snapshot)?))?;
+    Ok(files::create(to, files::PRIVATE, text.as_bytes())?)
 }
 
 /// Removes the interface, routes and NAT that a stopped gateway left on this host. Returns whether

@@ -12,7 +12,8 @@ use rove_os::error::Error;
 use rove_os::plan::Places;
 use rove_os::privileges::{self, Leaving, Left, Why, Writable};
 
-use crate::home::Home;
+use crate::files::{self, FileError};
+use crate::home::{Home, OPERATOR_KEY};
 
 /// The user that nodes run as. Members of the group with the same name may control them.
 const USER: &str = "rove";
@@ -22,7 +23,7 @@ const SETTINGS: &str = "/proc/sys/net";
 /// The device that creates interfaces.
 const TUN: &str = "/dev/net/tun";
 
-/// Makes this process run as the user, and gives the node's files to the user. `others` are
+/// Makes this process run as the user, if it can do the node's work. `others` are
 /// directories elsewhere that the node writes to. If the node will change the resolver's settings,
 /// `resolver` contains the paths of these.
 pub fn leave_root(home: &Home, others: &[&Path], resolver: Option<&Places>) -> Result<Left> {
@@ -30,15 +31,36 @@ pub fn leave_root(home: &Home, others: &[&Path], resolver: Option<&Places>) -> R
     Ok(privileges::leave_root(&leaving(home, &others), resolver)?)
 }
 
-/// Gives files that a command wrote as root in a node's directory to the user that the node runs
-/// as, if that user exists.
+/// Gives the node's files in `/etc/rove` to the user that the node runs as, if root owns that
+/// directory and the user exists.
 pub fn adopt(home: &Home) {
     // If this fails, the node cannot use its files and reports that.
     let _ = privileges::adopt(&leaving(home, &[]));
 }
 
+/// Makes this process the node's user, if it is root and that user owns the node's directory: root
+/// must not be led by files that the user wrote. `resolver` is as for [`leave_root`].
+pub fn become_owner(home: &Home, resolver: Option<&Places>) -> Result<()> {
+    privileges::become_owner(USER, home.dir(), resolver)?;
+    Ok(())
+}
+
+/// Runs `work` with the node's user's rights to files, if this process is root and that user owns
+/// the node's directory.
+pub fn as_owner<T>(home: &Home, work: impl FnOnce() -> T) -> T {
+    privileges::as_owner(USER, home.dir(), work)
+}
+
+/// Makes the node's directory, for its user if there is one, or takes one that is there.
+pub fn make_home(home: &Home) -> Result<(), FileError> {
+    privileges::make_home(USER, home.dir(), files::DIRECTORY)
+        .map_err(|cause| FileError::system(home.dir(), cause))
+}
+
 fn leaving<'a>(home: &'a Home, others: &'a [&'a Path]) -> Leaving<'a> {
-    Leaving { user: USER, home: home.dir(), belongs: Home::owns, others }
+    let is_rove_s = home.is_usual_of_root();
+    let root_s = OPERATOR_KEY;
+    Leaving { user: USER, home: home.dir(), is_rove_s, belongs: Home::owns, root_s, others }
 }
 
 /// Logs the user that the node runs as.

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::OFlags;
+use rove_os::plain;
 use zeroize::Zeroizing;
 
 /// Mode of a file that only its owner may read.
@@ -60,7 +60,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    fn system(path: &Path, cause: io::Error) -> Self {
+    pub(crate) fn system(path: &Path, cause: io::Error) -> Self {
         let path = path.to_owned();
         let kind = cause.kind();
         if kind == io::ErrorKind::AlreadyExists {
@@ -128,16 +128,32 @@ fn sync_parent(path: &Path) -> Result<(), FileError> {
 
 /// Reads a whole text file.
 pub fn read_text(path: &Path) -> Result<String, FileError> {
-    let file = File::open(path).map_err(|cause| FileError::system(path, cause))?;
-    let text = read_bounded(path, file)?;
+    let file = plain::open_followed(path, OpenOptions::new().read(true));
+    let text = read_bounded(path, file.map_err(|cause| FileError::system(path, cause))?)?;
     String::from_utf8(text.to_vec()).map_err(|_| FileError::NotText(path.to_owned()))
 }
 
 /// Reads a secret, wiped when dropped, unless anybody but its owner could read it too.
 pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
-    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    let file = file.map_err(|cause| FileError::system(path, cause))?;
+    let file = plain::open(path, OpenOptions::new().read(true));
+    read_open_secret(path, file.map_err(|cause| FileError::system(path, cause))?)
+}
+
+/// Opens a file that root owns, if this process is root and the file is there.
+pub fn open_root_s(path: &Path) -> Result<Option<File>, FileError> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let file = match plain::open(path, OpenOptions::new().read(true)) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|cause| FileError::system(path, cause))?,
+    };
+    let metadata = file.metadata().map_err(|cause| FileError::system(path, cause))?;
+    Ok((metadata.uid() == 0).then_some(file))
+}
+
+/// The same of a file that was opened at `path`.
+pub fn read_open_secret(path: &Path, file: File) -> Result<Zeroizing<Vec<u8>>, FileError> {
     let metadata = file.metadata().map_err(|cause| FileError::system(path, cause))?;
     let mode = metadata.mode() & 0o7777;
     if mode & 0o077 != 0 {

@@ -2,9 +2,13 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+
+use crate::files::{self, FileError};
 
 /// Unix socket addresses hold 108 bytes with the final zero (unix(7)).
 const SOCKET_BYTES_MAX: usize = 107;
@@ -16,12 +20,15 @@ pub struct Home {
     dir: PathBuf,
     /// Whether it was named, rather than the usual one.
     named: bool,
+    /// The operator's key, opened while this process was root.
+    operator: Option<Arc<File>>,
 }
 
 /// The usual directory of root, which is that of the system's units.
 const SYSTEM: &str = "/etc/rove";
 
-const OPERATOR_KEY: &str = "operator.key";
+/// The name of the operator's key.
+pub(crate) const OPERATOR_KEY: &str = "operator.key";
 
 /// Which of the nodes that a directory may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +60,38 @@ impl Home {
         };
         // A background process changes its working directory.
         let dir = std::path::absolute(&dir).with_context(|| dir.display().to_string())?;
-        Ok(Self { dir, named })
+        Ok(Self { dir, named, operator: None })
     }
 
     /// A hint at the client that somebody may have meant who named no directory and whose own is
     /// not that of the system's units.
     pub fn other(&self) -> Option<String> {
-        let system = Self { dir: PathBuf::from(SYSTEM), named: true };
+        let system = Self { dir: PathBuf::from(SYSTEM), named: true, operator: None };
         let elsewhere = !self.named && self.dir != system.dir;
         let runs = || system.file(Role::Client, "sock").exists();
         (elsewhere && runs()).then(|| format!("this host's client is asked with --dir {SYSTEM}"))
+    }
+
+    /// Whether the directory is Rove's by its place: nobody else keeps files there.
+    pub fn is_usual_of_root(&self) -> bool {
+        self.dir == Path::new(SYSTEM)
+    }
+
+    /// The same with the operator's key open, if it is there and root's. The key stays root's, so a
+    /// process that will not be root any more opens it before, and reads it only to sign.
+    pub fn with_operator_key(mut self) -> Result<Self, FileError> {
+        self.operator = files::open_root_s(&self.operator_key())?.map(Arc::new);
+        Ok(self)
+    }
+
+    /// The same without the operator's key, for a process that goes on.
+    pub fn without_operator_key(self) -> Self {
+        Self { operator: None, ..self }
+    }
+
+    /// The operator's key, if it was opened.
+    pub fn opened_operator_key(&self) -> Option<&File> {
+        self.operator.as_deref()
     }
 
     /// The directory itself.
@@ -70,14 +99,14 @@ impl Home {
         &self.dir
     }
 
-    /// Whether a file with that name in the directory belongs to a node. The directory may contain
-    /// other files.
+    /// Whether a file with that name in the directory belongs to a node's user. The directory may
+    /// contain other files, and the operator's key stays root's.
     pub fn owns(name: &OsStr) -> bool {
         let name = name.to_string_lossy();
         let of_role =
             |role: Role| name.strip_prefix(role.name()).is_some_and(|rest| rest.starts_with('.'));
         let is_store = Path::new(&*name).extension().is_some_and(|extension| extension == "redb");
-        of_role(Role::Gateway) || of_role(Role::Client) || name == OPERATOR_KEY || is_store
+        of_role(Role::Gateway) || of_role(Role::Client) || is_store
     }
 
     /// `gateway.toml` or `client.toml`.
@@ -175,10 +204,10 @@ mod tests {
 
     #[test]
     fn what_a_node_does_not_make_is_not_its() {
-        for name in ["gateway.toml", "client.state", "client.log.old", "operator.key", "a.redb"] {
+        for name in ["gateway.toml", "client.state", "client.log.old", "a.redb"] {
             assert!(Home::owns(OsStr::new(name)), "{name}");
         }
-        for name in ["thesis.tex", "gateways.toml", "client", ".ssh", "operator.key.pub", ""] {
+        for name in ["thesis.tex", "gateways.toml", "client", ".ssh", "operator.key", ""] {
             assert!(!Home::owns(OsStr::new(name)), "{name}");
         }
     }

@@ -5,6 +5,8 @@
 //! are one line of text, readable by their owner alone, else they are refused.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Seek;
 use std::path::Path;
 
 use aws_lc_rs::agreement::{self, PrivateKey};
@@ -73,6 +75,14 @@ impl OperatorKey {
     /// The key in the file at `path`.
     pub fn load(path: &Path) -> Result<Self, KeyError> {
         Self::from_seed(load_secret(path, OPERATOR_LABEL)?)
+    }
+
+    /// The key in the open `file`, which an error calls `path`.
+    pub fn load_from(mut file: &File, path: &Path) -> Result<Self, KeyError> {
+        let system = |cause| FileError::System { path: path.to_owned(), cause };
+        file.rewind().map_err(system)?;
+        let content = files::read_open_secret(path, file.try_clone().map_err(system)?)?;
+        Self::from_seed(parse_secret(&content, OPERATOR_LABEL, &path.display().to_string())?)
     }
 
     /// Writes the key to a new file at `path`.

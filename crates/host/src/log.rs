@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use rustix::fs::OFlags;
+use rove_os::plain;
 use tracing::level_filters::LevelFilter;
 
 use crate::config::{LogConfig, LogFormat, LogLevel};
@@ -93,10 +93,8 @@ impl LogFile {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    // Root opens this file, and the node's user could have put a link in its place.
-    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
     let mut options = OpenOptions::new();
-    options.create(true).append(true).mode(crate::files::PRIVATE).custom_flags(flags).open(path)
+    plain::open(path, options.create(true).append(true).mode(crate::files::PRIVATE))
 }
 
 impl Write for LogFile {

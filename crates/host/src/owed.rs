@@ -20,6 +20,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rove_os::plain;
 use rove_proto::flow::rules::{Assist, Rules};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
@@ -57,8 +58,8 @@ impl Owed {
         let path = state.join(NAME);
         let open = || {
             let mut options = OpenOptions::new();
-            let mut file =
-                options.read(true).append(true).create(true).mode(files::PRIVATE).open(&path)?;
+            options.read(true).append(true).create(true).mode(files::PRIVATE);
+            let mut file = plain::open(&path, &mut options)?;
             let mut text = Vec::new();
             Read::by_ref(&mut file).take(BYTES_MAX).read_to_end(&mut text)?;
             Ok::<_, io::Error>((file, text))

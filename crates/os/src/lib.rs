@@ -65,6 +65,7 @@ pub mod mptcp;
 pub mod names;
 mod netlink;
 mod nft;
+pub mod plain;
 pub mod plan;
 pub mod portal;
 pub mod privileges;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::error::Error;
+use crate::{error::Error, plain};
 
 const FILE: &str = "lock";
 /// How often, and how long apart, a lock is tried again that another process holds.
@@ -32,16 +32,9 @@ impl Lock {
     pub fn take(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(FILE);
         let failed = |error| Error::os(format!("lock {}", path.display()), error);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            // Root opens this file, and the node's user could have put a link in its place.
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)
-            .map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = plain::open(&path, &mut options).map_err(failed)?;
         // A process that was killed keeps its lock until the kernel has taken it apart, and so does
         // a child that it was just starting.
         let mut locked = file.try_lock();

@@ -106,18 +106,11 @@ fn a_gateway_of_root_runs_as_its_own_user() {
     in_namespace_of_root("a_gateway_of_root_runs_as_its_own_user", || {
         let lab = lab_with_user("the gateway's user");
         let home = lab.home("gateway");
-        lab.gateway().terminate();
-        // As an earlier version left it.
-        sh(&format!("chown -R root:root {}", home.display()));
-        fs::write(home.join("not-ours"), "").unwrap();
-        sh(&format!("ln -s /etc/shadow {}/gateway.link", home.display()));
         let gateway = lab.gateway();
         assert_is_the_user(gateway.child.id());
-        let shadow = fs::metadata("/etc/shadow").unwrap();
-        assert_eq!(shadow.uid(), 0, "a link was followed");
-        for (path, owner) in owners(&home).into_iter().chain(owners(&home.join("gateway.state"))) {
-            let is_foreign = path.ends_with("not-ours") || path.ends_with("gateway.link");
-            assert_eq!(owner == ROVE, !is_foreign, "{path} is of {owner}");
+        let of_node = || owners(&home).into_iter().chain(owners(&home.join("gateway.state")));
+        for (path, owner) in of_node() {
+            assert_eq!(owner == ROVE, !path.ends_with("operator.key"), "{path} is of {owner}");
         }
         // A process with this user and these capabilities cannot access root's files.
         let secret = lab.dir.path().join("secret");
@@ -134,11 +127,159 @@ fn a_gateway_of_root_runs_as_its_own_user() {
         for path in [secret, socket, "/etc/shadow".into()] {
             sh(&format!("! {as_user} 'test -r {0} || test -w {0}'", path.display()));
         }
-        // Files that root writes while the node is stopped are given to the user too.
+        // The gateway cannot read the operator's key, and moves all the same.
+        lab.rove("gateway", "gateway move 192.0.2.1:4501").ok();
+        // Files that root writes while the node is stopped are the user's too.
         gateway.terminate();
         lab.invite("offline");
+        lab.rove("gateway", "gateway move 192.0.2.1:4502").ok();
+        support::netns::edit(&home.join("gateway.toml"), ":4502", ":4503");
         let _gateway = lab.gateway();
         lab.invite("laptop");
+        for (path, owner) in of_node() {
+            assert_eq!(owner == ROVE, !path.ends_with("operator.key"), "{path} is of {owner}");
+        }
+    });
+}
+
+/// Only Rove's own directories change their owner, and only while nobody but root writes to them.
+#[test]
+fn no_directory_and_no_file_of_root_is_given_away() {
+    in_namespace_of_root("no_directory_and_no_file_of_root_is_given_away", || {
+        let lab = lab_with_user("root's directory");
+        let init = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24";
+        let (root_s, usual) = (lab.home("gateway"), Path::new("/etc/rove"));
+        for dir in [&*root_s, usual] {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("not-ours"), "").unwrap();
+            sh(&format!("ln -s /etc/shadow {}/gateway.link", dir.display()));
+        }
+        let owner = |path: &Path| fs::symlink_metadata(path).unwrap().uid();
+        // The directory of somebody else, as /root is. The node then stays root.
+        lab.rove("gateway", init).ok();
+        let gateway = lab.start("gateway", "gateway run");
+        wait_until("the gateway tells why", || lab.log("gateway").contains("was not made by Rove"));
+        gateway.terminate();
+        lab.rove("gateway", "adopt").ok();
+        for (path, owner) in owners(&root_s).into_iter().chain([(String::new(), owner(&root_s))]) {
+            assert_eq!(owner, 0, "{path}");
+        }
+
+        // Its own directory, as an earlier version or root left it.
+        let of_usual = |line: &str| {
+            let line = format!("{} {line} --dir /etc/rove", binary());
+            sh(&line)
+        };
+        of_usual(init);
+        of_usual("adopt");
+        assert_eq!(owner(usual), ROVE);
+        assert_eq!(owner(Path::new("/etc/shadow")), 0, "a link was followed");
+        for (path, owner) in owners(usual) {
+            let is_root_s = ["not-ours", "gateway.link", "operator.key"];
+            let is_root_s = is_root_s.iter().any(|name| path.ends_with(name));
+            assert_eq!(owner == 0, is_root_s, "{path} is of {owner}");
+        }
+
+        // From now on the user can rename root's files there.
+        sh(&format!(
+            "mkdir -m 700 /etc/rove/backups && echo secret > /etc/rove/backups/all
+             setpriv --reuid {ROVE} --regid {ROVE} --clear-groups -- sh -e -c '
+                 mv /etc/rove/backups /etc/rove/gateway.old
+                 mv /etc/rove/operator.key /etc/rove/gateway.new.redb
+                 ln -s /etc/shadow /etc/rove/operator.key'"
+        ));
+        of_usual("adopt");
+        for stays in ["gateway.old", "gateway.new.redb"] {
+            assert_eq!(owner(&usual.join(stays)), 0, "{stays}");
+        }
+        let all = usual.join("gateway.old/all");
+        assert_eq!((owner(&all), owner(Path::new("/etc/shadow"))), (0, 0));
+        sh(&format!("! {} gateway invite phone --dir /etc/rove", binary()));
+    });
+}
+
+/// The user of the node writes what it likes into its own directory, then root runs commands there.
+#[test]
+fn what_the_nodes_user_writes_leads_root_nowhere() {
+    in_namespace_of_root("what_the_nodes_user_writes_leads_root_nowhere", || {
+        need_program("the client", "nft");
+        let lab = lab_with_user("a hostile node");
+        let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64 \
+                    --dns 192.0.2.99";
+        lab.rove("gateway", line).ok();
+        let config = lab.home("gateway").join("gateway.toml");
+        support::netns::edit(&config, "nat = true", "nat = false");
+        let _gateway = lab.gateway();
+        let original = fs::read_to_string("/etc/resolv.conf").unwrap();
+        let mode = || fs::metadata("/etc/resolv.conf").unwrap().permissions().mode() & 0o7777;
+        let original_mode = mode();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let home = lab.home("client");
+        let state = home.join("client.state");
+        let crash = || {
+            let pid = fs::read_to_string(state.join("lock")).unwrap();
+            sh(&format!("kill -KILL {}", pid.trim()));
+        };
+        let as_user = |line: &str| {
+            sh(&format!(
+                "setpriv --reuid {ROVE} --regid {ROVE} --clear-groups -- sh -e -c \"{line}\""
+            ));
+        };
+
+        // A saved original whose text and mode the user chose, for the small root process, and for
+        // root's own command.
+        for by in ["up", "down"] {
+            crash();
+            let present = fs::read_to_string("/etc/resolv.conf").unwrap();
+            assert!(present.contains("nameserver 192.0.2.99"), "{present}");
+            let journal = fs::read_to_string(state.join("plan.json")).unwrap();
+            let mut journal: serde_json::Value = serde_json::from_str(&journal).unwrap();
+            let dns = journal["entries"].as_array_mut().unwrap().last_mut().unwrap();
+            assert!(dns["item"]["dns"].is_object(), "{dns}");
+            let chosen = serde_json::json!({ "text": "evil", "mode": 0o6755 });
+            let file = serde_json::json!({ "original": { "file": chosen }, "ours": [present] });
+            dns["before"] = serde_json::json!({ "dns": { "file": file } });
+            fs::write(state.join("plan.json"), journal.to_string()).unwrap();
+            if by == "up" {
+                lab.rove("client", "up").ok();
+            }
+            lab.rove("client", "down").ok();
+            assert_eq!(fs::read_to_string("/etc/resolv.conf").unwrap(), original, "{by}");
+            assert_eq!(mode(), original_mode, "{by}");
+            lab.rove("client", "up").ok();
+        }
+
+        // Files on which `open` waits, and links to files of root.
+        crash();
+        let secret = lab.dir.path().join("secret");
+        fs::write(&secret, "secret").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        for name in ["plan.json", "plan.json.before", "plan.json.new", "kill-switch", "owed"] {
+            for make in ["mkfifo", &format!("ln -s {}", secret.display())] {
+                as_user(&format!("rm -f {0}/{name}; {make} {0}/{name}", state.display()));
+                let line = format!("timeout 20 {} status --dir {}", binary(), home.display());
+                sh(&format!("ip netns exec client {line} > /run/said"));
+                let line = format!("timeout 20 {} down --dir {}", binary(), home.display());
+                let ended = sh(&format!("ip netns exec client {line} >/dev/null 2>&1; echo $?"));
+                assert_ne!(ended.trim(), "124", "{name}, {make}: `down` waits for ever");
+                as_user(&format!("rm -f {}/{name}", state.display()));
+            }
+        }
+        for make in ["mkfifo", &format!("ln -s {}", secret.display())] {
+            as_user(&format!("rm -f {0}/client.log; {make} {0}/client.log", home.display()));
+            assert!(lab.rove("client", "up").fails().contains(": remove it"));
+            as_user(&format!("rm -f {}/client.log", home.display()));
+        }
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
+        lab.rove("client", "up").ok();
+        lab.rove("client", "down").ok();
+        assert_eq!(fs::read_to_string("/etc/resolv.conf").unwrap(), original);
+        for dir in [&home, &state] {
+            for (path, owner) in owners(dir) {
+                assert_eq!(owner, ROVE, "{path}: root made a file");
+            }
+        }
     });
 }
 

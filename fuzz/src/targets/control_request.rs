@@ -83,7 +83,7 @@ fn parse_values(request: Request) {
         Request::Allow { destinations, .. } => {
             destinations.iter().for_each(|text| keeps_meaning::<Destination>(text));
         }
-        Request::Move { endpoint } => keeps_meaning::<Endpoint>(&endpoint),
+        Request::Move { endpoint, record: _ } => keeps_meaning::<Endpoint>(&endpoint),
         _ => {}
     }
 }

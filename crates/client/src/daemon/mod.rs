@@ -91,7 +91,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let config = (wishes.configure)()?;
     let deadline = Instant::now() + config.timeout.duration();
     let state = home.state(Role::Client);
-    [home.dir(), &state].into_iter().try_for_each(rove_host::files::make_directory)?;
+    rove_host::files::make_directory(&state)?;
     let _lock = take_lock(&state)?;
     let membership = Membership::open(home, wishes.invite)?;
     let record = membership.gateway.record().clone();

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rove_host::confine;
 use rove_host::encoding;
 use rove_host::files::{self, FileError};
 use rove_host::home::{Home, Role};
@@ -90,7 +91,7 @@ struct CounterRange {
 impl Membership {
     /// The membership that `invite` gives, else the one that is remembered.
     pub(crate) fn open(home: &Home, invite: Option<&Invite>) -> Result<Self> {
-        files::make_directory(home.dir())?;
+        confine::make_home(home)?;
         let path = home.client_store();
         let store = match EmbeddedStore::open(&path, Role::Client.name()) {
             Err(StoreError::Missing(_)) => EmbeddedStore::create(&path, Role::Client.name())?,

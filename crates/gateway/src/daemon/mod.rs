@@ -65,8 +65,10 @@ const EXPEL_WITHIN: Duration = Duration::from_secs(1);
 pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
     let state = home.state(Role::Gateway);
     Gateway::find(home)?;
+    let store = confine::as_owner(home, || store_directory(home))?;
+    let home = home.clone().with_operator_key()?;
+    let left = confine::leave_root(&home, &[&store], None)?;
     files::make_directory(&state)?;
-    let left = confine::leave_root(home, &[&store_directory(home)?], None)?;
     let _lock = Lock::take(&state)?;
     run_alone(home, format, || {
         confine::tell(&left);
@@ -75,9 +77,11 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
 }
 
 /// The same, after the change of user and as the only process in `home`.
-fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
+fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
     let (state, socket) = (home.state(Role::Gateway), home.socket(Role::Gateway)?);
-    let gateway = Gateway::open_to_run(home)?;
+    let gateway = Gateway::open_to_run(&home)?;
+    // The operator's key is closed again, now that the record is signed.
+    let home = home.without_operator_key();
     log::start(gateway.config.log, format);
     let own = gateway.lease()?;
     let places = Places::usual(&state);
@@ -305,8 +309,8 @@ impl Daemon {
         if let Request::PeerPaths { name } = &request {
             return Ok(self.paths(name.as_deref())?.into());
         }
-        if let Request::Move { endpoint } = &request {
-            return Ok(self.relocate(&endpoint.parse()?)?.into());
+        if let Request::Move { endpoint, record } = &request {
+            return Ok(self.relocate(&endpoint.parse()?, record.as_deref())?.into());
         }
         let answer = self.gateway.answer(request, wall_clock())?;
         for effect in &answer.effects {

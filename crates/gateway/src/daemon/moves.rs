@@ -148,10 +148,10 @@ impl Daemon {
     }
 
     /// `rove gateway move`.
-    pub(super) fn relocate(&mut self, to: &Endpoint) -> Result<Moved> {
+    pub(super) fn relocate(&mut self, to: &Endpoint, record: Option<&str>) -> Result<Moved> {
         let relocation = self.gateway.relocation(to, &self.links)?;
         let (sockets, entrances) = self.open_for(&relocation.config)?;
-        if let Err(error) = self.gateway.relocate(&relocation) {
+        if let Err(error) = self.gateway.relocate(&relocation, record) {
             self.listening.forget(sockets.iter().map(|(number, _)| *number));
             self.entrances.forget(&entrances);
             return Err(error);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use redb::{TableDefinition, TableError};
+use rove_os::plain;
 use serde::{Deserialize, Serialize};
 
 use super::{Ends, Records, Store, StoreError, Table, Write};
@@ -170,7 +171,7 @@ fn commit(database: &Database, writes: &[Write]) -> Result<(), redb::Error> {
 
 /// A file that is there and that redb wrote: it would take an empty one for a new one.
 fn open_file(path: &Path) -> Result<File, StoreError> {
-    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = plain::open(path, OpenOptions::new().read(true).write(true));
     let mut file = match file {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
             return Err(StoreError::Missing(path.to_owned()));

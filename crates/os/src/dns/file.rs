@@ -1,14 +1,19 @@
 //! The resolver's file, resolv.conf(5).
 //!
-//! The original text is saved. It is restored only if the file still has the text that Rove wrote:
-//! a later change by a DHCP client or a person is newer and stays. A symbolic link is replaced by a
-//! file. If the link's directory cannot be changed, as on hosts with a read-only /etc, Rove writes
-//! the file that the link leads to.
+//! Rove's text carries what it replaced, as comments behind its own lines, and a checksum. So the
+//! original lies where only root may write, and whoever restores it needs no word of the node. It is
+//! restored only if the file is still as Rove wrote it: a later change by a DHCP client or a person
+//! is newer and stays. A symbolic link is replaced by a file. If the link's directory cannot be
+//! changed, as on hosts with a read-only /etc, Rove writes the file that the link leads to.
+//!
+//! Limit: of the original's mode only the permission bits come back.
+
+mod carried;
 
 use std::{
     ffi::CString,
-    fs::{self, OpenOptions},
-    io::{self, Seek as _, Write as _},
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Seek as _, Write as _},
     net::{SocketAddr, SocketAddrV6},
     os::unix::{
         ffi::OsStrExt as _,
@@ -17,92 +22,64 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use self::carried::Original;
+use crate::{error::Error, names::PORT, plain, plan::Dns};
 
-use crate::{error::Error, names::PORT, plan::Dns};
-
-/// Bytes of a resolver's file that are saved; one that is longer is none.
+/// Bytes of a resolver's file; one that is longer is none. An original of this length fits into
+/// Rove's text, see [`carried`].
 const LEN_MAX: u64 = 64 << 10;
 /// Servers that the C library asks (MAXNS of resolv.h).
 const SERVERS_MAX: usize = 3;
 /// Domains that it tries (MAXDNSRCH); newer ones try more.
 const SEARCH_MAX: usize = 6;
 
-/// What was there, and what we wrote.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Saved {
-    original: Original,
-    /// Texts of ours that the file may have: the one to be written, and before it is, also the
-    /// one that it replaces.
-    ours: Vec<String>,
+/// Whether the file is as Rove wrote it for these settings.
+pub(super) fn is_in_place(dns: &Dns, path: &Path) -> Result<bool, Error> {
+    let text = read(path).map_err(|error| failed("read", path, error))?;
+    Ok(text.as_deref().and_then(carried::read).is_some_and(|ours| ours.lines == lines(dns)))
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Original {
-    Missing,
-    Link(PathBuf),
-    File { text: String, mode: u32 },
+/// Whether the file can be read, as it must be before it is replaced.
+pub(super) fn check(path: &Path) -> Result<(), Error> {
+    read(path).map(drop).map_err(|error| failed("read", path, error))
 }
 
-impl Saved {
-    pub(super) fn settle(&mut self) {
-        let keep = self.ours.len().saturating_sub(1);
-        self.ours.drain(..keep);
-    }
-}
-
-/// Saves what is there. If that is `earlier`'s text, what `earlier` saved is the original.
-pub(super) fn save(dns: &Dns, earlier: Option<&Saved>, path: &Path) -> Result<Saved, Error> {
-    let now = read(&place(path))?;
-    if let Some(earlier) = earlier.filter(|earlier| is_ours(&now, earlier)) {
-        let ours = earlier.ours.iter().cloned().chain([text(dns)]).collect();
-        return Ok(Saved { original: earlier.original.clone(), ours });
-    }
-    Ok(Saved { original: now, ours: vec![text(dns)] })
-}
-
-/// Whether the file is still the one that we wrote.
-pub(super) fn is_in_place(saved: &Saved, path: &Path) -> Result<bool, Error> {
-    Ok(is_ours(&read(&place(path))?, saved))
-}
-
-/// Writes the settings.
+/// Writes the settings, and behind them what they replace: the present file, or what a text of
+/// Rove's in its place has replaced.
 pub(super) fn install(dns: &Dns, path: &Path) -> Result<(), Error> {
-    let path = place(path);
-    write(&path, &text(dns), 0o644).map_err(|error| failed("write", &path, error))
+    let path = &*place(path);
+    let original = original(path).map_err(|error| failed("read", path, error))?;
+    let text = carried::write(&lines(dns), &original);
+    write(path, &text, 0o644).map_err(|error| failed("write", path, error))
 }
 
 /// Puts the original back, unless somebody else has written since.
-pub(super) fn remove(saved: &Saved, path: &Path) -> Result<(), Error> {
+pub(super) fn remove(path: &Path) -> Result<(), Error> {
     let path = &*place(path);
-    if !is_ours(&read(path)?, saved) {
-        return Ok(());
-    }
-    let restored = match &saved.original {
+    let text = read(path).map_err(|error| failed("read", path, error))?;
+    let Some(ours) = text.as_deref().and_then(carried::read) else { return Ok(()) };
+    let restored = match ours.original {
         Original::Missing => fs::remove_file(path),
-        Original::Link(target) => replace_by_link(path, target),
-        Original::File { text, mode } => write(path, text, *mode),
+        Original::Link(target) => replace_by_link(path, &target),
+        Original::File { text, mode } => write(path, &text, mode),
     };
     restored.map_err(|error| failed("restore", path, error))
 }
 
-/// The servers of the saved original while Rove's text is in its place, else those of the present
-/// file.
-pub(super) fn servers(saved: Option<&Saved>, path: &Path) -> Vec<SocketAddr> {
-    // A text that a DHCP client wrote since is newer than the original.
-    let saved = saved.filter(|saved| is_in_place(saved, path).unwrap_or(true));
-    let text = match saved.map(|saved| &saved.original) {
-        Some(Original::File { text, mode: _ }) => text.clone(),
-        Some(Original::Missing) => String::new(),
+/// The servers of the original while Rove's text is in its place, else those of the present file.
+pub(super) fn servers(path: &Path) -> Vec<SocketAddr> {
+    let now = read(path).ok().flatten().unwrap_or_default();
+    let text = match carried::read(&now).map(|ours| ours.original) {
+        None => now,
+        Some(Original::File { text, mode: _ }) => text,
+        Some(Original::Missing) => Vec::new(),
         Some(Original::Link(target)) => {
             let target = path.parent().unwrap_or(path).join(target);
-            fs::read_to_string(target).unwrap_or_default()
+            read(&target).ok().flatten().unwrap_or_default()
         }
-        None => fs::read_to_string(path).unwrap_or_default(),
     };
-    text.lines()
+    String::from_utf8_lossy(&text)
+        .lines()
         .filter_map(|line| line.trim().strip_prefix("nameserver"))
         .filter_map(|server| parse_server(server.trim()))
         .take(SERVERS_MAX)
@@ -119,16 +96,9 @@ fn parse_server(text: &str) -> Option<SocketAddr> {
     Some(SocketAddrV6::new(address.parse().ok()?, PORT, 0, index).into())
 }
 
-fn is_ours(now: &Original, saved: &Saved) -> bool {
-    match now {
-        Original::File { text, mode: _ } => saved.ours.contains(text),
-        Original::Missing | Original::Link(_) => false,
-    }
-}
-
-fn text(dns: &Dns) -> String {
-    let mut text =
-        "# Written by rove while its tunnel is up; the original comes back after it.\n".to_owned();
+/// The lines that resolvers read.
+fn lines(dns: &Dns) -> String {
+    let mut text = String::new();
     for server in dns.servers.iter().take(SERVERS_MAX) {
         text.push_str(&format!("nameserver {server}\n"));
     }
@@ -139,23 +109,37 @@ fn text(dns: &Dns) -> String {
     text
 }
 
-fn read(path: &Path) -> Result<Original, Error> {
-    let read = || -> io::Result<Original> {
-        let about = match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Original::Missing),
-            result => result?,
-        };
-        if about.is_symlink() {
-            return fs::read_link(path).map(Original::Link);
+/// What Rove's text at `path` replaces, or has replaced.
+fn original(path: &Path) -> io::Result<Original> {
+    if fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink()) {
+        let target = fs::read_link(path)?;
+        if target.as_os_str().as_bytes().contains(&b'\n') {
+            return Err(io::Error::other("the name that the link leads to has a line feed"));
         }
-        if !about.is_file() || about.len() > LEN_MAX {
-            return Err(io::Error::other("it is no resolver's file"));
-        }
-        let mode = about.permissions().mode() & 0o7777;
-        let bytes = fs::read(path)?;
-        Ok(Original::File { text: String::from_utf8_lossy(&bytes).into_owned(), mode })
+        return Ok(Original::Link(target));
+    }
+    let Some(text) = read(path)? else { return Ok(Original::Missing) };
+    if let Some(ours) = carried::read(&text) {
+        return Ok(ours.original);
+    }
+    let mode = fs::metadata(path)?.permissions().mode() & carried::MODE_MASK;
+    Ok(Original::File { text, mode })
+}
+
+/// The text of the file, through a link that leads to it; `None` if there is none.
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match plain::open_followed(path, OpenOptions::new().read(true)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
     };
-    read().map_err(|error| failed("read", path, error))
+    let mut text = Vec::new();
+    file.take(carried::LEN_MAX + 1).read_to_end(&mut text)?;
+    let is_ours = carried::read(&text).is_some();
+    let longest = if is_ours { carried::LEN_MAX } else { LEN_MAX };
+    if text.len() as u64 > longest {
+        return Err(io::Error::other("it is no resolver's file"));
+    }
+    Ok(Some(text))
 }
 
 /// The file that is written.
@@ -174,7 +158,7 @@ fn may_change_directory(path: &Path) -> bool {
 
 /// Replaces the file at once; where it is a mount of its own, as in containers, and cannot be
 /// replaced, writes into it.
-fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+fn write(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     let new = beside(path);
     let replaced = create(&new, text, mode).and_then(|()| fs::rename(&new, path));
     match replaced {
@@ -193,23 +177,26 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 
 /// Overwrites the existing file in place. If that fails, for example on a full disk, writes the
 /// previous text again, which has room there.
-fn overwrite(path: &Path, text: &str) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o644).open(path)?;
-    let before = fs::read(path)?;
+fn overwrite(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o644);
+    let mut file = plain::open(path, &mut options)?;
+    let mut before = Vec::new();
+    io::Read::by_ref(&mut file).take(carried::LEN_MAX).read_to_end(&mut before)?;
     let mut put = |bytes: &[u8]| {
         file.rewind()?;
         file.write_all(bytes)?;
         file.set_len(bytes.len() as u64)?;
         file.sync_all()
     };
-    put(text.as_bytes()).inspect_err(|_| drop(put(&before)))
+    put(text).inspect_err(|_| drop(put(&before)))
 }
 
-fn create(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
+/// Makes the file anew: what a crash left there, or somebody put there, is removed.
+fn create(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
+    let _ = fs::remove_file(path);
+    let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text)?;
     // The mask of the process shall not decide who can resolve names.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.sync_all()

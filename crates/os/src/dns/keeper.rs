@@ -4,8 +4,8 @@
 //! policy that few hosts have). While the node is still root, [`start`] forks a process that stays
 //! root and gives up everything else. It has no capability, and Landlock limits its writing to the
 //! resolver's files. It does two things on one host: it installs the name servers of a plan, and it
-//! restores the old ones. It trusts no request, and checks the values of each as [`crate::plan`]
-//! checks them.
+//! restores the old ones. It trusts no request: it checks the values of each as [`crate::plan`]
+//! checks them, and restores only what it finds in a file that root alone may write.
 //!
 //! Limits: each node process has one, because the user is a property of the process. It ends with
 //! the node.
@@ -21,15 +21,15 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::Saved;
+use super::Way;
 use crate::{
     error::Error,
     plan::{Dns, Places},
     privileges::{self, Writable},
 };
 
-/// Bytes of a request: two texts and an original of at most 64 KiB each, escaped.
-const MESSAGE_LEN_MAX: u32 = 2 << 20;
+/// Bytes of a request or an answer: 64 servers and 64 domains of 253 bytes, escaped; or an error.
+const MESSAGE_LEN_MAX: u32 = 128 << 10;
 /// How long a change may take: a few calls to resolved, each with its own timeout.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// The failed action in the error if the process does not answer.
@@ -42,16 +42,14 @@ static KEEPER: OnceLock<Mutex<UnixStream>> = OnceLock::new();
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum Request {
-    Install { device: String, dns: Dns, saved: Saved },
-    Remove { device: String, saved: Saved },
-    Save { dns: Dns, earlier: Option<Saved> },
+    Install { device: String, dns: Dns, way: Way },
+    Remove { device: String, way: Way },
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum Reply {
     Done,
-    Saved(Saved),
     NoPrivilege { what: String },
     Resolved { said: String },
     ResolverFile { what: String, path: PathBuf, why: String },
@@ -80,29 +78,17 @@ pub(crate) fn start(places: &Places) -> io::Result<()> {
 }
 
 /// Installs the settings through the process, if there is one.
-pub(super) fn install(device: &str, dns: &Dns, saved: &Saved) -> Option<Result<(), Error>> {
-    let (device, dns, saved) = (device.to_owned(), dns.clone(), saved.clone());
-    Some(ask(|| Request::Install { device, dns, saved })?.map(drop))
+pub(super) fn install(device: &str, dns: &Dns, way: Way) -> Option<Result<(), Error>> {
+    ask(|| Request::Install { device: device.to_owned(), dns: dns.clone(), way })
 }
 
 /// Restores the old settings through the process, if there is one.
-pub(super) fn remove(device: &str, saved: &Saved) -> Option<Result<(), Error>> {
-    let (device, saved) = (device.to_owned(), saved.clone());
-    Some(ask(|| Request::Remove { device, saved })?.map(drop))
+pub(super) fn remove(device: &str, way: Way) -> Option<Result<(), Error>> {
+    ask(|| Request::Remove { device: device.to_owned(), way })
 }
 
-/// Saves the present settings as root reads them, if there is such a process.
-pub(super) fn save(dns: &Dns, earlier: Option<&Saved>) -> Option<Result<Saved, Error>> {
-    let (dns, earlier) = (dns.clone(), earlier.cloned());
-    let answer = ask(|| Request::Save { dns, earlier })?;
-    Some(answer.and_then(|saved| {
-        saved.ok_or_else(|| Error::os(ASKING, io::Error::other("it saved nothing")))
-    }))
-}
-
-/// Sends a request. Returns the saved settings if it asked for them; `None` if there is no such
-/// process.
-fn ask(request: impl FnOnce() -> Request) -> Option<Result<Option<Saved>, Error>> {
+/// Sends a request; `None` if there is no such process.
+fn ask(request: impl FnOnce() -> Request) -> Option<Result<(), Error>> {
     let keeper = KEEPER.get()?;
     let stream = keeper.lock().unwrap_or_else(PoisonError::into_inner);
     let exchange = || -> io::Result<Reply> {
@@ -110,8 +96,7 @@ fn ask(request: impl FnOnce() -> Request) -> Option<Result<Option<Saved>, Error>
         receive(&stream)
     };
     Some(match exchange() {
-        Ok(Reply::Done) => Ok(None),
-        Ok(Reply::Saved(saved)) => Ok(Some(saved)),
+        Ok(Reply::Done) => Ok(()),
         Ok(Reply::NoPrivilege { what }) => Err(Error::NoPrivilege { what }),
         Ok(Reply::Resolved { said }) => Err(Error::Resolved { said }),
         Ok(Reply::ResolverFile { what, path, why }) => {
@@ -150,21 +135,15 @@ fn confine(places: &Places) -> io::Result<()> {
 
 fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
     loop {
-        let reply = match receive(stream)? {
-            Request::Install { device, dns, saved } => check(&device)
+        let done = match receive(stream)? {
+            Request::Install { device, dns, way } => check(&device)
                 .and_then(|()| dns.check())
-                .and_then(|()| super::install_here(&device, &dns, &saved, places))
-                .map(|()| Reply::Done),
-            Request::Remove { device, saved } => {
-                let removed = |()| super::remove_here(&device, &saved, places);
-                check(&device).and_then(removed).map(|()| Reply::Done)
+                .and_then(|()| super::install_here(&device, &dns, way, places)),
+            Request::Remove { device, way } => {
+                check(&device).and_then(|()| super::remove_here(&device, way, places))
             }
-            Request::Save { dns, earlier } => dns
-                .check()
-                .and_then(|()| super::save_here(&dns, earlier.as_ref(), places))
-                .map(Reply::Saved),
         };
-        send(stream, &reply.unwrap_or_else(tell))?;
+        send(stream, &done.map_or_else(tell, |()| Reply::Done))?;
     }
 }
 

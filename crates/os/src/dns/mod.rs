@@ -25,45 +25,31 @@ use crate::{
     plan::{Dns, Places},
 };
 
-/// What the settings replaced, and in which way they were made.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// In which way the settings are made. It says nothing about what they replaced: the journal, which
+/// has this value, belongs to the node's user, and root restores nothing that this user chose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Saved {
+pub(crate) enum Way {
     /// systemd-resolved keeps settings per link: reverting the link's is enough.
     Resolved,
-    /// The resolver's file.
-    File(file::Saved),
+    /// The resolver's file, which carries what it replaced.
+    File(Carried),
 }
 
-impl Saved {
-    /// The change was made: only its result is to be expected from now on.
-    pub(crate) fn settle(&mut self) {
-        match self {
-            Self::Resolved => {}
-            Self::File(saved) => saved.settle(),
-        }
+/// Journals of earlier versions have the replaced text here. It is not read any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Carried {}
+
+/// Finds the way, before anything is changed.
+pub(crate) fn way(dns: &Dns, places: &Places) -> Result<Way, Error> {
+    if places.resolved && resolved::resolves_for_this_host(&places.resolv_conf) {
+        return Ok(Way::Resolved);
     }
-}
-
-/// Finds the way, and saves what is there, before anything is changed. `earlier` is what was
-/// saved for the settings that are to be replaced.
-pub(crate) fn save(dns: &Dns, earlier: Option<&Saved>, places: &Places) -> Result<Saved, Error> {
-    let can_split = || places.resolved && resolved::resolves_for_this_host(&places.resolv_conf);
-    if !dns.all && !can_split() {
+    if !dns.all {
         return Err(Error::NamesCannotBeSplit);
     }
-    keeper::save(dns, earlier).unwrap_or_else(|| save_here(dns, earlier, places))
-}
-
-fn save_here(dns: &Dns, earlier: Option<&Saved>, places: &Places) -> Result<Saved, Error> {
-    if places.resolved && resolved::resolves_for_this_host(&places.resolv_conf) {
-        return Ok(Saved::Resolved);
-    }
-    let earlier = match earlier {
-        Some(Saved::File(saved)) => Some(saved),
-        Some(Saved::Resolved) | None => None,
-    };
-    file::save(dns, earlier, &places.resolv_conf).map(Saved::File)
+    file::check(&places.resolv_conf)?;
+    Ok(Way::File(Carried {}))
 }
 
 /// The directory and file that are written, now that nothing has been changed.
@@ -78,57 +64,48 @@ pub(crate) fn written(places: &Places) -> Vec<PathBuf> {
 }
 
 /// Whether the settings are still there. What resolved was told it keeps, also over its restart.
-pub(crate) fn is_in_place(saved: &Saved, places: &Places) -> Result<bool, Error> {
-    match saved {
-        Saved::Resolved => Ok(true),
-        Saved::File(saved) => file::is_in_place(saved, &places.resolv_conf),
+pub(crate) fn is_in_place(dns: &Dns, way: Way, places: &Places) -> Result<bool, Error> {
+    match way {
+        Way::Resolved => Ok(true),
+        Way::File(_) => file::is_in_place(dns, &places.resolv_conf),
     }
 }
 
 /// Installs the settings, through the [`keeper`] if this process is no longer root.
-pub(crate) fn install(
-    device: &str,
-    dns: &Dns,
-    saved: &Saved,
-    places: &Places,
-) -> Result<(), Error> {
-    let kept = keeper::install(device, dns, saved);
-    kept.unwrap_or_else(|| install_here(device, dns, saved, places))
+pub(crate) fn install(device: &str, dns: &Dns, way: Way, places: &Places) -> Result<(), Error> {
+    let kept = keeper::install(device, dns, way);
+    kept.unwrap_or_else(|| install_here(device, dns, way, places))
 }
 
-fn install_here(device: &str, dns: &Dns, saved: &Saved, places: &Places) -> Result<(), Error> {
-    match saved {
-        Saved::Resolved => resolved::install(device, dns),
-        Saved::File(_) => file::install(dns, &places.resolv_conf),
+fn install_here(device: &str, dns: &Dns, way: Way, places: &Places) -> Result<(), Error> {
+    match way {
+        Way::Resolved => resolved::install(device, dns),
+        Way::File(_) => file::install(dns, &places.resolv_conf),
     }
 }
 
 /// The servers that this host asks beside the tunnel. `inside` are the tunnel's settings that are
-/// in place, and what they replaced.
-pub(crate) fn outside_servers(inside: Option<(&Dns, &Saved)>, places: &Places) -> Vec<SocketAddr> {
-    let saved = match inside {
-        Some((_, Saved::File(saved))) => Some(saved),
-        Some((_, Saved::Resolved)) | None => None,
-    };
-    let mut servers = file::servers(saved, &places.resolv_conf);
+/// in place.
+pub(crate) fn outside_servers(inside: Option<&Dns>, places: &Places) -> Vec<SocketAddr> {
+    let mut servers = file::servers(&places.resolv_conf);
     if places.resolved && servers.iter().all(|server| server.ip().is_loopback()) {
-        servers = file::servers(None, Path::new(resolved::UPSTREAM));
+        servers = file::servers(Path::new(resolved::UPSTREAM));
     }
-    let ours = inside.map_or(&[][..], |(dns, _)| &dns.servers);
+    let ours = inside.map_or(&[][..], |dns| &dns.servers);
     servers.retain(|server| !server.ip().is_loopback() && !ours.contains(&server.ip()));
     servers
 }
 
 /// Takes them back.
-pub(crate) fn remove(device: &str, saved: &Saved, places: &Places) -> Result<(), Error> {
-    let kept = keeper::remove(device, saved);
-    kept.unwrap_or_else(|| remove_here(device, saved, places))
+pub(crate) fn remove(device: &str, way: Way, places: &Places) -> Result<(), Error> {
+    let kept = keeper::remove(device, way);
+    kept.unwrap_or_else(|| remove_here(device, way, places))
 }
 
-fn remove_here(device: &str, saved: &Saved, places: &Places) -> Result<(), Error> {
-    match saved {
-        Saved::Resolved => resolved::remove(device),
-        Saved::File(saved) => file::remove(saved, &places.resolv_conf),
+fn remove_here(device: &str, way: Way, places: &Places) -> Result<(), Error> {
+    match way {
+        Way::Resolved => resolved::remove(device),
+        Way::File(_) => file::remove(&places.resolv_conf),
     }
 }
 

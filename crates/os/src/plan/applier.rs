@@ -152,11 +152,6 @@ impl Applier {
         self.remove_from(&mut netlink, keep)?;
         // A guard that was refused is not installed.
         self.entries.retain(|held| held.confirmed || !matches!(held.entry.item, Item::Guard(_)));
-        for held in self.entries.iter_mut().filter(|held| held.confirmed) {
-            if let Before::Dns(saved) = &mut held.entry.before {
-                saved.settle();
-            }
-        }
         self.store()
     }
 
@@ -314,7 +309,7 @@ impl Applier {
             return Outcome::Waits(due);
         }
         self.entries[at].contest.acted(now);
-        let put = self.save_dns(at).and_then(|()| {
+        let put = self.find_dns_way(at).and_then(|()| {
             install(netlink, &self.entries[at].entry, &self.places)?;
             let held = &mut self.entries[at];
             (held.listing, held.is_stale, held.confirmed) = (None, false, true);
@@ -326,13 +321,15 @@ impl Applier {
         put.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::PutBack)
     }
 
-    /// Saves the present text of the resolver's file as the new original.
-    fn save_dns(&mut self, at: usize) -> Result<(), Error> {
+    /// Finds out in which way name servers are set now.
+    fn find_dns_way(&mut self, at: usize) -> Result<(), Error> {
         let entry = &self.entries[at].entry;
-        if let (Item::Dns { dns, .. }, Before::Dns(saved)) = (&entry.item, &entry.before) {
-            let saved = dns::save(dns, Some(saved), &self.places)?;
-            self.entries[at].entry.before = Before::Dns(saved);
-            self.store()?;
+        if let (Item::Dns { dns, .. }, &Before::Dns(before)) = (&entry.item, &entry.before) {
+            let way = dns::way(dns, &self.places)?;
+            if way != before {
+                self.entries[at].entry.before = Before::Dns(way);
+                self.store()?;
+            }
         }
         Ok(())
     }
@@ -354,8 +351,8 @@ impl Applier {
             });
         }
         Ok(match (&held.entry.item, &held.entry.before) {
-            (Item::Dns { .. }, Before::Dns(saved))
-                if held.is_stale || !dns::is_in_place(saved, places)? =>
+            (Item::Dns { dns, .. }, Before::Dns(way))
+                if held.is_stale || !dns::is_in_place(dns, *way, places)? =>
             {
                 Standing::Changed
             }
@@ -509,12 +506,11 @@ impl Applier {
     /// The name servers that this host has beside the tunnel, for [`crate::names::resolve`]; none
     /// where they cannot be told, as with a resolver on this host that asks for itself.
     pub fn outside_servers(&self) -> Vec<SocketAddr> {
-        let entry =
-            self.entries.iter().find_map(|held| match (&held.entry.item, &held.entry.before) {
-                (Item::Dns { dns, .. }, Before::Dns(saved)) => Some((dns, saved)),
-                _ => None,
-            });
-        dns::outside_servers(entry, &self.places)
+        let inside = self.entries.iter().find_map(|held| match &held.entry.item {
+            Item::Dns { dns, .. } => Some(dns),
+            _ => None,
+        });
+        dns::outside_servers(inside, &self.places)
     }
 
     /// Networks that were reached before the last plan, and are not while it is applied.
@@ -604,11 +600,11 @@ impl Applier {
         let old = self.entries.iter().find(|held| held.entry.item.same_place(&item));
         let confirmed = old.is_some_and(|old| old.confirmed && old.entry.item == item);
         let before = match (&item, old.map(|old| &old.entry.before)) {
-            (Item::Dns { dns, .. }, Some(Before::Dns(saved))) if !confirmed => {
-                Before::Dns(dns::save(dns, Some(saved), &self.places)?)
+            (Item::Dns { dns, .. }, Some(Before::Dns(_))) if !confirmed => {
+                Before::Dns(dns::way(dns, &self.places)?)
             }
             (_, Some(before)) => before.clone(),
-            (Item::Dns { dns, .. }, None) => Before::Dns(dns::save(dns, None, &self.places)?),
+            (Item::Dns { dns, .. }, None) => Before::Dns(dns::way(dns, &self.places)?),
             (Item::Sysctl { key, .. }, None) => Before::Sysctl(
                 sysctl::read(key)
                     .map_err(|error| Error::os(format!("read the setting {key}"), error))?,

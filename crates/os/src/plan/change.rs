@@ -32,7 +32,7 @@ pub(super) fn install(netlink: &mut Netlink, entry: &Entry, places: &Places) -> 
         Item::Gateway(gate) => nft::install_gateway(gate),
         Item::Rule { v6, kind } => routing::add_rule(netlink, *v6, *kind),
         Item::Dns { device, dns } => match &entry.before {
-            Before::Dns(saved) => dns::install(device, dns, saved, places),
+            Before::Dns(way) => dns::install(device, dns, *way, places),
             Before::Nothing | Before::Sysctl(_) | Before::Limit(_) => Ok(()),
         },
     }
@@ -74,7 +74,7 @@ pub(super) fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> R
         }),
         (Item::Gateway(_), _) => nft::remove_gateway(),
         (Item::Rule { v6, kind }, _) => routing::remove_rule(netlink, *v6, *kind),
-        (Item::Dns { device, .. }, Before::Dns(saved)) => dns::remove(device, saved, places),
+        (Item::Dns { device, .. }, Before::Dns(way)) => dns::remove(device, *way, places),
         (Item::Sysctl { .. } | Item::MptcpLimit(..) | Item::Dns { .. }, _) => Ok(()),
     }
 }

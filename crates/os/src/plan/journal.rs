@@ -19,7 +19,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::item::Item;
-use crate::{dns, error::Error};
+use crate::{dns, error::Error, plain};
 
 const FILE: &str = "plan.json";
 const FILE_NEW: &str = "plan.json.new";
@@ -27,6 +27,8 @@ const FILE_BEFORE: &str = "plan.json.before";
 /// Exists while a kill switch is wanted.
 const MARKER: &str = "kill-switch";
 const VERSION: u32 = 1;
+/// Mode of a file that only its owner may read.
+const PRIVATE: u32 = 0o600;
 /// Bytes that a journal may have: a plan at its limits stays below.
 const LEN_MAX: u64 = 4 << 20;
 /// Changes with every boot of the machine.
@@ -47,7 +49,7 @@ pub(crate) enum Before {
     Nothing,
     Sysctl(String),
     Limit(u32),
-    Dns(dns::Saved),
+    Dns(dns::Way),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -112,8 +114,12 @@ impl Journal {
 
     fn read(&self, name: &str) -> Result<Read, Error> {
         let path = self.dir.join(name);
-        let file = match File::open(&path) {
+        let file = match plain::open(&path, OpenOptions::new().read(true)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Read::Missing),
+            // A link, a FIFO or the like: no journal that Rove wrote.
+            Err(error) if error.kind() == io::ErrorKind::Other => {
+                return Ok(Read::Damaged(error.to_string()));
+            }
             file => file.map_err(|error| Error::os(format!("read {}", path.display()), error))?,
         };
         let mut text = Vec::new();
@@ -132,7 +138,9 @@ impl Journal {
     fn replace(&self, path: &Path, entries: &[Entry]) -> io::Result<()> {
         let wants = entries.iter().any(|entry| matches!(entry.item, Item::KillSwitch(_)));
         if wants && !self.dir.join(MARKER).exists() {
-            File::create(self.dir.join(MARKER))?;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).mode(PRIVATE);
+            plain::open(&self.dir.join(MARKER), &mut options)?;
         }
         let before = self.dir.join(FILE_BEFORE);
         if entries.is_empty() {
@@ -152,9 +160,8 @@ impl Journal {
         let text = serde_json::to_vec_pretty(&contents)?;
         let new = self.dir.join(FILE_NEW);
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        // Root writes this file, and the node's user could have put a link in its place.
-        let mut file = options.custom_flags(libc::O_NOFOLLOW).open(&new)?;
+        options.write(true).create(true).truncate(true).mode(PRIVATE);
+        let mut file = plain::open(&new, &mut options)?;
         file.write_all(&text)?;
         file.sync_all()?;
         unless_missing(fs::rename(path, before))?;

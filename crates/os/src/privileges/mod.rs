@@ -33,7 +33,7 @@ use landlock::{
 
 use crate::error::Error;
 
-pub use self::user::{Leaving, Left, Why, adopt, leave_root};
+pub use self::user::{Leaving, Left, Why, adopt, as_owner, become_owner, leave_root, make_home};
 
 // linux/capability.h
 const CAP_NET_BIND_SERVICE: u32 = 10;

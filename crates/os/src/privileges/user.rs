@@ -2,11 +2,12 @@
 //!
 //! Root without capabilities can still read root's files and open root's sockets. A node therefore
 //! runs as its own user, with the capabilities that [`super::drop()`] names. This module decides
-//! whether that is possible here. It gives the node's files to that user, but only files that root
-//! owns.
+//! whether that is possible here. Whoever owns the node's directory owns its files: commands that
+//! root runs become that user before they touch one.
 //!
-//! It does not follow links, because the user may have put one in the place of a file. Limits: it
-//! knows only the users in `/etc/passwd` and asks no directory service.
+//! A directory is given to the user only if it is Rove's: just made, or by its place. Once it is
+//! given, nothing in it is given any more, because the user can rename root's files in it. Links are
+//! not followed. Limits: it knows only the users in `/etc/passwd` and asks no directory service.
 
 use std::{
     ffi::{CString, OsStr},
@@ -14,7 +15,10 @@ use std::{
     mem::MaybeUninit,
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::{ffi::OsStrExt, fs::PermissionsExt as _},
+        unix::{
+            ffi::OsStrExt,
+            fs::{DirBuilderExt as _, PermissionsExt as _},
+        },
     },
     path::{Path, PathBuf},
 };
@@ -38,10 +42,14 @@ const ENTRIES_MAX: usize = 4_096;
 pub struct Leaving<'a> {
     /// The user's name.
     pub user: &'a str,
-    /// The node's directory. It must exist, and is given to the user.
+    /// The node's directory. It must exist.
     pub home: &'a Path,
+    /// Whether the directory is Rove's by its place. Then it is given to the user if root owns it.
+    pub is_rove_s: bool,
     /// Whether a file with that name in the directory belongs to a node.
     pub belongs: fn(&OsStr) -> bool,
+    /// A file in the directory that stays root's.
+    pub root_s: &'a str,
     /// Other directories that the user must be able to write to. They are not given to the user.
     pub others: &'a [&'a Path],
 }
@@ -69,6 +77,15 @@ pub enum Why {
     /// This user namespace, for example of a container, has only one user.
     #[error("this user namespace has no user {0}")]
     NotMapped(String),
+    /// The directory is root's, and Rove has not made it.
+    #[error("{} was not made by Rove: chown -R it to {user}, or name a new directory with --dir",
+        .path.display())]
+    NotMade {
+        /// The directory.
+        path: PathBuf,
+        /// The user that should own it.
+        user: String,
+    },
     /// The directory is neither root's nor the user's.
     #[error("{} belongs to another user: chown it to {user}", .path.display())]
     Foreign {
@@ -113,17 +130,85 @@ pub fn leave_root(leaving: &Leaving<'_>, resolver: Option<&Places>) -> Result<Le
     let user = match find(leaving) {
         Ok(user) => user,
         Err(why) => {
-            give(leaving, ROOT);
+            take_back(leaving);
             return Ok(Left::Stayed(why));
         }
     };
     give(leaving, user);
+    become_user(user, leaving.user, resolver)?;
+    Ok(Left::User)
+}
+
+/// For a command that root runs on the files of a node: changes the user of this process to the
+/// owner of the node's directory, if that is the node's user. It has then the same rights as the
+/// node, and no file there can lead it to one of root's. Gives nothing away.
+///
+/// # Errors
+/// As [`leave_root`].
+pub fn become_owner(user: &str, home: &Path, resolver: Option<&Places>) -> Result<bool, Error> {
+    let Some(owner) = owning_user(user, home) else { return Ok(false) };
+    super::be_alone()?;
+    become_user(owner, user, resolver)?;
+    Ok(true)
+}
+
+/// Runs `work` with the owner's rights to files, if the node's user owns the directory. Files that
+/// it makes belong to that user.
+pub fn as_owner<T>(user: &str, home: &Path, work: impl FnOnce() -> T) -> T {
+    match owning_user(user, home) {
+        Some(owner) => as_user(owner, work),
+        None => work(),
+    }
+}
+
+/// The node's user, if it owns the directory and this process is root.
+fn owning_user(user: &str, home: &Path) -> Option<User> {
+    // SAFETY: reads the user of the process.
+    if unsafe { libc::geteuid() } != 0 {
+        return None;
+    }
+    let user = user_named(&fs::read_to_string(USERS).unwrap_or_default(), user)?;
+    let is_known = is_mapped(UID_MAP, user.uid) && is_mapped(GID_MAP, user.gid);
+    (is_known && owner_of(home) == Some(user.uid)).then_some(user)
+}
+
+fn become_user(user: User, name: &str, resolver: Option<&Places>) -> Result<(), Error> {
     if let Some(places) = resolver {
         keeper::start(places)
             .map_err(|error| Error::os("start a process that keeps the resolver", error))?;
     }
-    switch(user).map_err(|error| Error::os(format!("become the user {}", leaving.user), error))?;
-    Ok(Left::User)
+    switch(user).map_err(|error| Error::os(format!("become the user {name}"), error))
+}
+
+/// Makes a node's directory with that mode, and gives it to the user, if this process is root and
+/// there is such a user. One that is there already keeps its owner.
+///
+/// # Errors
+/// Those of mkdir(2); a directory that is there already is none.
+pub fn make_home(user: &str, home: &Path, mode: u32) -> io::Result<()> {
+    let made = |path: &Path| fs::DirBuilder::new().mode(mode).create(path);
+    if let Err(error) = made(home) {
+        let is_there = || fs::metadata(home).is_ok_and(|about| about.is_dir());
+        if error.kind() == io::ErrorKind::AlreadyExists && is_there() {
+            return Ok(());
+        }
+        let parent = home.parent().filter(|_| error.kind() == io::ErrorKind::NotFound);
+        let parent = parent.ok_or(error)?;
+        fs::DirBuilder::new().recursive(true).mode(mode).create(parent)?;
+        made(home)?;
+    }
+    // SAFETY: reads the user of the process.
+    if unsafe { libc::geteuid() } != 0 {
+        return Ok(());
+    }
+    let user = user_named(&fs::read_to_string(USERS).unwrap_or_default(), user);
+    let Some(user) = user.filter(|user| is_mapped(UID_MAP, user.uid)) else { return Ok(()) };
+    // A user that cannot pass the directories above would only lock root out.
+    let can_pass = as_user(user, || may_access(home, libc::F_OK));
+    if can_pass {
+        own(&open(None, home, libc::O_DIRECTORY)?, user.uid, user.gid)?;
+    }
+    Ok(())
 }
 
 /// Gives the node's files to the user, if this process is root. The process stays root.
@@ -151,17 +236,22 @@ fn find(leaving: &Leaving<'_>) -> Result<User, Why> {
         return Err(Why::NotMapped(name()));
     }
     let path = leaving.home;
-    let owner = open(None, path, libc::O_DIRECTORY).and_then(|dir| about(&dir));
-    if !owner.is_ok_and(|about| [0, user.uid].contains(&about.st_uid)) {
-        return Err(Why::Foreign { path: path.to_owned(), user: name() });
+    if !as_user(user, || may_access(path, libc::F_OK)) {
+        return Err(Why::Unreachable { path: path.to_owned(), user: name() });
+    }
+    match owner_of(path) {
+        Some(0) if !leaving.is_rove_s => {
+            return Err(Why::NotMade { path: path.to_owned(), user: name() });
+        }
+        Some(owner) if [0, user.uid].contains(&owner) => {}
+        Some(_) | None => return Err(Why::Foreign { path: path.to_owned(), user: name() }),
     }
     lend_tun(user);
     let unreachable = as_user(user, || {
-        let home = (path, libc::F_OK);
         let others = leaving.others.iter().map(|path| (*path, libc::W_OK | libc::X_OK));
         let tun = Path::new(TUN);
         let tun = tun.exists().then_some((tun, libc::R_OK | libc::W_OK));
-        let mut needed = [home].into_iter().chain(others).chain(tun);
+        let mut needed = others.chain(tun);
         needed.find(|&(path, how)| !may_access(path, how)).map(|(path, _)| path.to_owned())
     });
     unreachable.map_or(Ok(user), |path| Err(Why::Unreachable { path, user: name() }))
@@ -209,12 +299,34 @@ fn lend_tun(user: User) {
     }
 }
 
-/// Gives the node's files in its directory to `user` if root owns them. If `user` is root, takes
-/// back files of other users too.
+/// The owner of a directory.
+fn owner_of(dir: &Path) -> Option<u32> {
+    Some(about(&open(None, dir, libc::O_DIRECTORY).ok()?).ok()?.st_uid)
+}
+
+/// Gives the node's files in root's directory to `user`, and at last the directory. In a directory
+/// that the user has already, the user may have given root's files the names of its own.
 fn give(leaving: &Leaving<'_>, user: User) {
     let Ok(home) = open(None, leaving.home, libc::O_DIRECTORY) else { return };
-    give_one(&home, user);
-    give_entries(&home, user, leaving.belongs, 1);
+    if is_root_s(&home) {
+        give_entries(&home, user, leaving.belongs, 1);
+        give_one(&home, user);
+    }
+    if let Ok(secret) = open(Some(&home), Path::new(leaving.root_s), 0) {
+        // An earlier version gave it away.
+        give_one(&secret, ROOT);
+    }
+}
+
+/// Takes the node's files back, for a process that stays root.
+fn take_back(leaving: &Leaving<'_>) {
+    let Ok(home) = open(None, leaving.home, libc::O_DIRECTORY) else { return };
+    give_one(&home, ROOT);
+    give_entries(&home, ROOT, leaving.belongs, 1);
+}
+
+fn is_root_s(file: &OwnedFd) -> bool {
+    about(file).is_ok_and(|about| about.st_uid == 0)
 }
 
 fn give_entries(dir: &OwnedFd, user: User, belongs: fn(&OsStr) -> bool, depth: u32) {
@@ -225,13 +337,14 @@ fn give_entries(dir: &OwnedFd, user: User, belongs: fn(&OsStr) -> bool, depth: u
         if !belongs(&name) {
             continue;
         }
-        let Ok(file) = open(Some(dir), Path::new(&name), 0) else { continue };
-        give_one(&file, user);
         if depth < DEPTH_MAX
             && let Ok(inner) = open(Some(dir), Path::new(&name), libc::O_DIRECTORY)
+            && (is_root_s(&inner) || user == ROOT)
         {
             give_entries(&inner, user, |_| true, depth + 1);
         }
+        let Ok(file) = open(Some(dir), Path::new(&name), 0) else { continue };
+        give_one(&file, user);
     }
 }
 

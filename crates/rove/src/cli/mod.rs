@@ -73,7 +73,7 @@ pub(crate) enum Command {
     /// Put back a kill switch that stood: for the unit that runs at boot, before the network
     #[command(hide = true)]
     StandKillSwitch,
-    /// Give a node's files to the user rove, as whom it runs: for the units, before they start it
+    /// Give /etc/rove to the user rove, as whom a node runs, if root owns it: for the units
     #[command(hide = true)]
     Adopt,
     /// Print completions for a shell: bash, elvish, fish, powershell, zsh

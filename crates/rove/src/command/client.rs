@@ -79,8 +79,9 @@ fn run(
     let log_file = args.detached.then(|| home.client_log());
     let mut run = || {
         let state = home.state(Role::Client);
-        [home.dir(), &state].into_iter().try_for_each(files::make_directory)?;
+        confine::make_home(home)?;
         let left = confine::leave_root(home, &[], Some(&Places::usual(&state)))?;
+        files::make_directory(&state)?;
         let log = configure()?.log;
         match &log_file {
             Some(path) => {
@@ -216,9 +217,10 @@ fn write_line(kind: &str, line: &str) -> io::Result<()> {
 /// Starts this program again, without a terminal. The invite goes by a pipe: arguments can be read
 /// by everybody.
 fn start_detached(home: &Home, args: &UpArgs) -> Result<Child> {
-    files::make_directory(home.dir())?;
+    confine::make_home(home)?;
     let path = home.client_log();
-    let log = LogFile::open(&path).with_context(|| path.display().to_string())?.into_file();
+    let log = confine::as_owner(home, || LogFile::open(&path));
+    let log = log.with_context(|| path.display().to_string())?.into_file();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let is_kept = |text: &std::ffi::OsString| {
         text != "--" && !args.pasted.iter().any(|word| text == word.0.as_str())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use rove_api::{
-    Allowed, AuditEntry, ClockReset, GatewayStatus, Invited, Moved, Peers, Reloaded, Revoked,
+    Allowed, AuditEntry, ClockReset, GatewayStatus, Invited, Peers, Reloaded, Revoked,
     RunningGateway,
 };
 use rove_gateway::ask;
@@ -204,7 +204,7 @@ pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
 }
 
 pub(super) fn relocate(home: &Home, to: &Endpoint) -> Result<()> {
-    let reply: Moved = ask(home, &Request::Move { endpoint: to.to_string() })?;
+    let reply = rove_gateway::relocate(home, to)?;
     if let Some(warning) = &reply.warning {
         output::warning(warning);
     }

@@ -13,6 +13,7 @@ mod ssh;
 use anyhow::{Result, bail};
 
 use clap::error::ErrorKind;
+use rove_host::confine;
 use rove_host::control::{self, AskError, Request};
 use rove_host::home::{Home, Role};
 use serde::de::IgnoredAny;
@@ -22,32 +23,32 @@ use crate::cli::{self, Cli, Command, GatewayCommand, LinkSet, SetArgs, SetComman
 /// Does what was typed. An error is one line with cause and cure.
 pub(crate) fn run(cli: Cli) -> Result<()> {
     let home = || Home::new(cli.dir.clone());
+    // As the node's user, if root typed it: root must not be led by files of that user.
+    let as_owner = || -> Result<Home> {
+        let home = home()?;
+        confine::become_owner(&home, None)?;
+        Ok(home)
+    };
     match cli.command {
-        Command::Gateway(command) => {
-            then_adopt(&home()?, |home| run_gateway(home, command, cli.log_format))
-        }
+        Command::Gateway(command) => run_gateway(home()?, command, cli.log_format),
         Command::Up(args) => client::up(&home()?, args, cli.log_format),
-        Command::Down => then_adopt(&home()?, client::down),
-        Command::Status(args) => client::status(&home()?, args),
-        Command::Check(args) => check::client(&home()?, args),
-        Command::Paths(args) => paths::of_client(&home()?, args),
-        Command::Flows(args) => flows::of_any(&home()?, args),
-        Command::Explain(args) => flows::explain(&home()?, &args),
-        Command::Rehearse(args) => rehearse::run(&home()?, &args),
-        Command::Set(args) => set(&home()?, &args),
-        Command::Reload => reload(&home()?),
+        Command::Down => client::down(&home()?),
+        Command::Status(args) => client::status(&as_owner()?, args),
+        Command::Check(args) => check::client(&as_owner()?, args),
+        Command::Paths(args) => paths::of_client(&as_owner()?, args),
+        Command::Flows(args) => flows::of_any(&as_owner()?, args),
+        Command::Explain(args) => flows::explain(&as_owner()?, &args),
+        Command::Rehearse(args) => rehearse::run(&as_owner()?, &args),
+        Command::Set(args) => set(&as_owner()?, &args),
+        Command::Reload => reload(&as_owner()?),
         Command::StandKillSwitch => rove_client::stand(&home()?),
-        Command::Adopt => then_adopt(&home()?, |_| Ok(())),
+        Command::Adopt => {
+            confine::adopt(&home()?);
+            Ok(())
+        }
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::manual(&directory),
     }
-}
-
-/// Runs `work` on a node's files, then gives them to the user that the node runs as.
-fn then_adopt(home: &Home, work: impl FnOnce(&Home) -> Result<()>) -> Result<()> {
-    let done = work(home);
-    rove_host::confine::adopt(home);
-    done
 }
 
 /// Changes how the client works that runs in `home`.
@@ -99,10 +100,22 @@ fn reload(home: &Home) -> Result<()> {
 }
 
 fn run_gateway(
-    home: &Home,
+    home: Home,
     command: GatewayCommand,
     log_format: Option<rove_host::config::LogFormat>,
 ) -> Result<()> {
+    let home = &match command {
+        // They make or read files elsewhere, or change the user themselves.
+        GatewayCommand::Init(_)
+        | GatewayCommand::Run
+        | GatewayCommand::Backup { .. }
+        | GatewayCommand::Restore { .. } => home,
+        _ => {
+            let home = home.with_operator_key()?;
+            confine::become_owner(&home, None)?;
+            home
+        }
+    };
     match command {
         GatewayCommand::Init(args) => gateway::init(home, args),
         GatewayCommand::Run => gateway::run(home, log_format),

@@ -43,17 +43,18 @@ fn dns(server: &str) -> Dns {
 }
 
 #[test]
-fn a_file_comes_back_with_its_mode() {
+fn a_file_comes_back_with_its_permissions_and_no_other_bit_of_its_mode() {
     let host = Host::with_file();
-    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
+    fs::set_permissions(&host.path, fs::Permissions::from_mode(0o6640)).unwrap();
     install(&dns("10.7.0.1"), &host.path).unwrap();
     let text = host.text();
     assert!(text.contains("\nnameserver 10.7.0.1\nsearch corp.example\n"), "{text}");
-    assert!(!text.contains("192.0.2.1"));
-    assert_eq!(fs::metadata(&host.path).unwrap().permissions().mode() & 0o777, 0o644);
-    remove(&saved, &host.path).unwrap();
+    assert!(!text.contains("\nnameserver 192.0.2.1"), "{text}");
+    let mode = || fs::metadata(&host.path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(), 0o644);
+    remove(&host.path).unwrap();
     assert_eq!(host.text(), ORIGINAL);
-    assert_eq!(fs::metadata(&host.path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(mode(), 0o640);
 }
 
 #[test]
@@ -62,72 +63,78 @@ fn a_link_comes_back_as_a_link_and_its_target_is_not_touched() {
     let target = host.path.with_file_name("stub-resolv.conf");
     fs::write(&target, ORIGINAL).unwrap();
     symlink("stub-resolv.conf", &host.path).unwrap();
-    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
     install(&dns("10.7.0.1"), &host.path).unwrap();
     assert_eq!(fs::read_to_string(&target).unwrap(), ORIGINAL);
-    remove(&saved, &host.path).unwrap();
+    remove(&host.path).unwrap();
     assert_eq!(fs::read_link(&host.path).unwrap(), PathBuf::from("stub-resolv.conf"));
 }
 
 #[test]
 fn where_nothing_was_nothing_stays() {
     let host = Host::new();
-    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
     install(&dns("10.7.0.1"), &host.path).unwrap();
-    remove(&saved, &host.path).unwrap();
+    remove(&host.path).unwrap();
     assert!(!host.path.exists());
+    remove(&host.path).unwrap();
 }
 
 #[test]
 fn what_somebody_else_wrote_is_kept() {
     let host = Host::with_file();
-    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
     install(&dns("10.7.0.1"), &host.path).unwrap();
-    fs::write(&host.path, "nameserver 198.51.100.1\n").unwrap();
-    remove(&saved, &host.path).unwrap();
-    assert_eq!(host.text(), "nameserver 198.51.100.1\n");
+    let theirs = ["nameserver 198.51.100.1\n".to_owned(), host.text() + "options edns0\n"];
+    for theirs in theirs {
+        fs::write(&host.path, &theirs).unwrap();
+        assert!(!is_in_place(&dns("10.7.0.1"), &host.path).unwrap());
+        remove(&host.path).unwrap();
+        assert_eq!(host.text(), theirs);
+    }
 }
 
 #[test]
-fn new_settings_keep_the_first_original_whichever_text_a_crash_leaves() {
-    for crashed_before_writing in [false, true] {
-        let host = Host::with_file();
-        let mut first = save(&dns("10.7.0.1"), None, &host.path).unwrap();
-        install(&dns("10.7.0.1"), &host.path).unwrap();
-        first.settle();
-        let mut second = save(&dns("10.7.0.2"), Some(&first), &host.path).unwrap();
-        if !crashed_before_writing {
-            install(&dns("10.7.0.2"), &host.path).unwrap();
-            second.settle();
-        }
-        remove(&second, &host.path).unwrap();
-        assert_eq!(host.text(), ORIGINAL);
+fn new_settings_keep_the_first_original() {
+    let host = Host::with_file();
+    for server in ["10.7.0.1", "10.7.0.2", "10.7.0.2"] {
+        install(&dns(server), &host.path).unwrap();
+        assert!(is_in_place(&dns(server), &host.path).unwrap());
+        assert!(!is_in_place(&dns("10.7.0.3"), &host.path).unwrap());
     }
+    remove(&host.path).unwrap();
+    assert_eq!(host.text(), ORIGINAL);
 }
 
 #[test]
 fn what_came_between_two_settings_is_the_new_original() {
     let host = Host::with_file();
-    let first = save(&dns("10.7.0.1"), None, &host.path).unwrap();
     install(&dns("10.7.0.1"), &host.path).unwrap();
     fs::write(&host.path, "nameserver 198.51.100.1\n").unwrap();
-    let second = save(&dns("10.7.0.2"), Some(&first), &host.path).unwrap();
     install(&dns("10.7.0.2"), &host.path).unwrap();
-    remove(&second, &host.path).unwrap();
+    remove(&host.path).unwrap();
     assert_eq!(host.text(), "nameserver 198.51.100.1\n");
+}
+
+#[test]
+fn the_longest_original_comes_back_and_a_longer_one_is_left_alone() {
+    let host = Host::new();
+    let longest = "\n".repeat(64 << 10);
+    fs::write(&host.path, &longest).unwrap();
+    install(&dns("10.7.0.1"), &host.path).unwrap();
+    install(&dns("10.7.0.2"), &host.path).unwrap();
+    remove(&host.path).unwrap();
+    assert!(host.text() == longest);
+    fs::write(&host.path, longest + "\n").unwrap();
+    install(&dns("10.7.0.1"), &host.path).unwrap_err();
 }
 
 #[test]
 fn the_servers_are_those_that_somebody_else_wrote_last() {
     let host = Host::with_file();
-    let found = |saved: Option<&Saved>| servers(saved, &host.path);
     let at = |server: &str| SocketAddr::new(server.parse().unwrap(), PORT);
-    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
     install(&dns("10.7.0.1"), &host.path).unwrap();
-    assert_eq!(found(Some(&saved)), [at("192.0.2.1")]);
+    assert_eq!(servers(&host.path), [at("192.0.2.1")]);
     // A DHCP client on another network, before anybody put ours back.
     let text = "nameserver 2001:db8::53\nnameserver fe80::1%lo\nnameserver fe80::1%nowhere\n";
     fs::write(&host.path, text).unwrap();
     let neighbour = SocketAddrV6::new("fe80::1".parse().unwrap(), PORT, 0, 1);
-    assert_eq!(found(Some(&saved)), [at("2001:db8::53"), neighbour.into()]);
+    assert_eq!(servers(&host.path), [at("2001:db8::53"), neighbour.into()]);
 }
