@@ -14,6 +14,7 @@ mod datagram;
 mod gate;
 mod handshake;
 mod kdf;
+mod keepalive;
 mod kem;
 mod mac;
 mod noise;

@@ -10,7 +10,6 @@ use aws_lc_rs::hmac;
 use super::x25519::StaticSecret;
 use super::{kdf, mac};
 use crate::id::SessionIndex;
-use crate::wire::keepalive::{Keepalive, KeepaliveProof, PROOF_LEN};
 use crate::wire::restart::{RESTART_TOKEN_LEN, RestartToken};
 
 const _: () = assert!(RESTART_TOKEN_LEN == crate::wire::handshake::MAC_LEN);
@@ -40,22 +39,6 @@ impl std::fmt::Debug for RestartKey {
 
 impl RestartToken {
     /// Equality whose time does not tell where two tokens differ.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        mac::same(&self.0, &other.0)
-    }
-
-    /// What answers this keepalive, if this is the token of its index.
-    pub(crate) fn answer(&self, keepalive: Keepalive) -> KeepaliveProof {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
-        let mut proof = [0; PROOF_LEN];
-        let mac = mac::truncated(&key, &keepalive.emit());
-        proof.copy_from_slice(&mac[..PROOF_LEN]);
-        KeepaliveProof(proof)
-    }
-}
-
-impl KeepaliveProof {
-    /// Equality whose time does not tell where two proofs differ.
     pub(crate) fn is(&self, other: &Self) -> bool {
         mac::same(&self.0, &other.0)
     }

@@ -11,6 +11,7 @@ use aws_lc_rs::hkdf::Prk;
 
 use super::datagram::{DirectionKeys, OpenKey, SealKey};
 use super::kdf::{self, Secret};
+use super::keepalive::KeepaliveKey;
 use super::suite::{ProfileTable, Suite};
 use crate::wire::handshake::{Floor, HeaderCipher};
 
@@ -22,6 +23,8 @@ pub struct EpochKeys {
     pub seal: Arc<SealKey>,
     /// Opens what the peer sends.
     pub open: Arc<OpenKey>,
+    /// Answers keepalives.
+    pub(crate) keepalive: Arc<KeepaliveKey>,
 }
 
 /// Which end of the handshake this is.
@@ -51,7 +54,11 @@ impl EpochKeys {
             Role::Initiator => (initiators, responders),
             Role::Responder => (responders, initiators),
         };
-        Self { seal: Arc::new(SealKey::new(sends)), open: Arc::new(OpenKey::new(receives)) }
+        Self {
+            seal: Arc::new(SealKey::new(sends)),
+            open: Arc::new(OpenKey::new(receives)),
+            keepalive: Arc::new(KeepaliveKey::derive(&epoch)),
+        }
     }
 }
 

@@ -3,6 +3,8 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::crypto::suite::Profile;
 use crate::crypto::vectors::Vectors;
+use crate::id::SessionIndex;
+use crate::wire::keepalive::Keepalive;
 
 const DIRECTIONS: [(Direction, &str); 2] =
     [(Direction::FromInitiator, "initiator"), (Direction::FromResponder, "responder")];
@@ -35,6 +37,10 @@ fn key_schedule_vector() {
             (0..4).map(|pick| table.alias(Profile::whole(Suite::Aes256Gcm), pick).0).collect();
         vectors.output(&format!("{name}_aliases_of_profile_0"), &aliases);
     }
+    vectors.output("keepalive", crate::crypto::keepalive::key_bytes(&epoch).as_ref());
+    let keepalive = Keepalive { index: SessionIndex(0x0102_0304), number: 0x0506 };
+    let answer = KeepaliveKey::derive(&epoch).answer(keepalive);
+    vectors.output("answer_to_keepalive_0506_of_01020304", &answer.emit());
     vectors.verify();
 }
 
@@ -52,7 +58,8 @@ fn no_two_uses_share_a_key() {
             assert!(keys.insert(key[..16].to_vec()), "{cipher:?}");
         }
     }
-    assert_eq!(keys.len(), 10);
+    assert!(keys.insert(crate::crypto::keepalive::key_bytes(&epoch).as_ref()[..16].to_vec()));
+    assert_eq!(keys.len(), 11);
 }
 
 #[test]
@@ -70,5 +77,8 @@ fn keys_are_shared_between_threads_and_shown_to_nobody() {
         floor: Floor::BITS_128,
     };
     let keys = EpochKeys::derive(Role::Initiator, &finished);
-    assert_eq!(format!("{keys:?}"), "EpochKeys { seal: SealKey(..), open: OpenKey(..) }");
+    assert_eq!(
+        format!("{keys:?}"),
+        "EpochKeys { seal: SealKey(..), open: OpenKey(..), keepalive: KeepaliveKey(..) }"
+    );
 }

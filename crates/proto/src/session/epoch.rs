@@ -21,6 +21,7 @@ use crate::session::space::{RxSpace, TxSpace};
 use crate::time::{Duration, Instant};
 use crate::wire::control::INDICES_MAX;
 use crate::wire::data::expand_number;
+use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::{RestartNotice, RestartToken};
 
 /// Indices issued ahead of those in use.
@@ -316,6 +317,16 @@ impl Epoch {
         let lane = self.tx.iter().find(|lane| lane.path == path)?;
         let token = *self.restart_tokens.get(&lane.seal.serial)?;
         Some(RestartNotice { index: lane.seal.index, token })
+    }
+
+    /// The peer's index of a path, by which a keepalive is sent.
+    pub(crate) fn keepalive_index(&self, path: PathId) -> Option<SessionIndex> {
+        self.tx.iter().find(|lane| lane.path == path).map(|lane| lane.seal.index)
+    }
+
+    /// What answers this keepalive.
+    pub(crate) fn answer(&self, keepalive: Keepalive) -> KeepaliveProof {
+        self.keys.keepalive.answer(keepalive)
     }
 
     /// The indices that this node issued last, from the serial `first` on.

@@ -158,19 +158,20 @@ impl Tunnel {
         }
     }
 
-    /// Sends a keepalive by `id`; a challenge if the client slept, or if the gateway has not said
-    /// yet how it would answer.
+    /// Sends a keepalive by `id`; a challenge if the client slept, or if nothing has left by that
+    /// path under the present keys.
     fn send_keepalive(&mut self, cx: &mut Context<'_>, id: PathId, slept: bool) {
         let epoch = self.epochs.current.as_ref().filter(|_| !slept);
-        let proof = epoch.and_then(|epoch| epoch.restart_proof(id));
+        let index = epoch.and_then(|epoch| epoch.keepalive_index(id));
         let Some(path) = self.paths.get_mut(id) else { return };
         path.sent_at = Some(cx.now); // not before the next interval again
-        let (Some(proof), Side::Client(connector)) = (proof, &mut self.side) else {
+        let (Some((epoch, index)), Side::Client(connector)) = (epoch.zip(index), &mut self.side)
+        else {
             return self.ask(cx, id);
         };
-        let keepalive = Keepalive { index: proof.index, number: connector.keepalives };
+        let keepalive = Keepalive { index, number: connector.keepalives };
         connector.keepalives = connector.keepalives.wrapping_add(1);
-        let (answer, late) = (proof.token.answer(keepalive), cx.now + path.patience());
+        let (answer, late) = (epoch.answer(keepalive), cx.now + path.patience());
         connector.nat.open = Some(Open { path: id, answer, late });
         path.sent(cx.now, KEEPALIVE_LEN);
         cx.send_clear(path.route, &keepalive.emit());
@@ -226,7 +227,7 @@ impl Tunnel {
         if !is_here || !self.at_gateway() {
             return Err(DropReason::NoRoute);
         }
-        let answer = cx.restart_key.token(keepalive.index).answer(keepalive);
+        let answer = epoch.map(|epoch| epoch.answer(keepalive)).ok_or(DropReason::NoRoute)?;
         cx.send_clear(route, &answer.emit());
         Ok(())
     }

@@ -5,10 +5,12 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use crate::pair::{DELAY, Datagram, ELSEWHERE, Nat, Pair, packet, syn};
-use rove_proto::crypto::{Rng, SeededRng};
+use aws_lc_rs::hmac;
+
+use crate::pair::{DELAY, Datagram, ELSEWHERE, Nat, Pair, packet, secrets, syn};
+use rove_proto::crypto::{RestartKey, Rng, SeededRng};
 use rove_proto::error::{CloseCode, DropReason};
-use rove_proto::id::LinkId;
+use rove_proto::id::{LinkId, SessionIndex};
 use rove_proto::multipath::Mode;
 use rove_proto::node::{Command, Link, PeerState};
 use rove_proto::time::Duration;
@@ -142,6 +144,48 @@ fn keepalives_change_nothing_at_a_gateway_and_answers_hold_once() {
         pair.arrive(answer.clone());
     }
     assert_ne!(pair.state(), PeerState::Up);
+}
+
+/// A gateway tells the restart token of an index that leads nowhere to whoever asks. An attacker who
+/// knows the token of the client's index cannot answer in place of a gateway that is gone.
+#[test]
+fn who_knows_restart_tokens_answers_no_keepalive() {
+    let mut pair = behind_nat(120);
+    pair.run(seconds(7_200));
+    let tokens = RestartKey::of(&secrets().1);
+    let asked = Rc::new(RefCell::new(Vec::<Datagram>::new()));
+    let see = Rc::clone(&asked);
+    pair.filter = Box::new(move |datagram| {
+        see.borrow_mut().push(datagram.clone());
+        true
+    });
+    pair.run(seconds(120));
+    let seen = asked.borrow_mut().split_off(0);
+    let is_answer = |datagram: &&Datagram| datagram.bytes[0] == Kind::KeepaliveAnswer as u8;
+    let true_answer = seen.iter().find(is_answer).unwrap().clone();
+    // The gateway is gone from now on.
+    let see = Rc::clone(&asked);
+    pair.filter = Box::new(move |datagram| {
+        if datagram.bytes[0] == Kind::Keepalive as u8 {
+            see.borrow_mut().push(datagram.clone());
+        }
+        false
+    });
+    let mut forged = 0;
+    for _ in 0..1_150 {
+        pair.run(Duration::from_millis(100));
+        for keepalive in asked.borrow_mut().split_off(0) {
+            let index = u32::from_be_bytes(keepalive.bytes[1..5].try_into().unwrap());
+            let token = hmac::Key::new(hmac::HMAC_SHA256, &tokens.token(SessionIndex(index)).0);
+            let proof = hmac::sign(&token, &keepalive.bytes);
+            let bytes = [&[Kind::KeepaliveAnswer as u8], &proof.as_ref()[..4]].concat();
+            pair.arrive(Datagram { at: pair.now, bytes, ..true_answer.clone() });
+            forged += 1;
+        }
+    }
+    assert!(forged > 0);
+    assert_ne!(pair.state(), PeerState::Up, "a forged answer hid that the gateway is gone");
+    assert_eq!(pair.client.drops().of(DropReason::BadMac), forged);
 }
 
 #[test]

@@ -168,6 +168,10 @@ def directions(handshake_hash, split):
     return Direction(epoch, 0), Direction(epoch, 1)
 
 
+def keepalive_key(handshake_hash, split):
+    return expand(extract(handshake_hash, split), b"rove v1 keepalive", 32)
+
+
 class File:
     """A vector file: comments, inputs that stay, outputs that are made anew."""
 
@@ -208,8 +212,8 @@ def cookie():
 
 def schedule():
     file = File("schedule.txt")
-    both = directions(*file.keep("handshake_hash", "split"))
-    for name, keys in zip(("initiator", "responder"), both):
+    secrets = file.keep("handshake_hash", "split")
+    for name, keys in zip(("initiator", "responder"), directions(*secrets)):
         for suite, key in zip(SUITES, keys.aead):
             file.put(f"{name}_{suite}", key)
         file.put(f"{name}_header_Aes", keys.header[AES])
@@ -218,6 +222,10 @@ def schedule():
         owners = bytes(place // 4 if place < 128 else 0xFF for place in places)
         file.put(f"{name}_profile_of_id", owners)
         file.put(f"{name}_aliases_of_profile_0", bytes(keys.ids[:4]))
+    key = keepalive_key(*secrets)
+    file.put("keepalive", key)
+    keepalive = bytes.fromhex("07010203040506")
+    file.put("answer_to_keepalive_0506_of_01020304", b"\x08" + mac(key, keepalive)[:4])
     file.save()
 
 
