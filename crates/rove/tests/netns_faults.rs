@@ -115,6 +115,10 @@ fn a_killed_client_leaves_nothing_after_its_next_start() {
             };
             let client = lab.start("client", &line);
             wait_until("it carries", || lab.log("client").contains("up: 10.77.0.2"));
+            let arguments = std::fs::read(format!("/proc/{}/cmdline", client.child.id())).unwrap();
+            let arguments = String::from_utf8_lossy(&arguments);
+            assert!(arguments.contains("--foreground"), "{arguments}");
+            assert!(!arguments.contains("rove://"), "everybody can read the invite: {arguments}");
             client.kill();
         }
         assert_ne!(lab.state_of("client"), before, "a crash cannot clean up");

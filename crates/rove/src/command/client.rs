@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 use std::env;
-use std::fs::OpenOptions;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -17,6 +19,7 @@ use rove_host::invite::Invite;
 use rove_host::log::LogFile;
 use rove_host::{confine, files, log};
 use rove_os::plan::{Connection, Places};
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde::de::IgnoredAny;
 
 use super::output::{self, list, moment};
@@ -41,6 +44,13 @@ pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Re
         return run_detached(home, &args, format);
     }
     args.invite = given_invite(&args.pasted)?;
+    if let Some(invite) = args.invite.as_ref().filter(|_| !args.pasted.iter().any(is_dash)) {
+        // Does not return, unless this program cannot be started again.
+        let error = start_without_invite(&args.pasted, invite);
+        output::warning(&format!(
+            "the invite stays in the list of processes until this one ends: {error:#}"
+        ));
+    }
     tell_ssh(&args);
     if args.foreground {
         return run(home, &args, format, &mut |carries| {
@@ -171,6 +181,33 @@ fn run_detached(home: &Home, args: &UpArgs, format: Option<LogFormat>) -> Result
     ended
 }
 
+/// The word for an invite on the standard input.
+fn is_dash(word: &Pasted) -> bool {
+    word.0 == "-"
+}
+
+/// The arguments of this process without those that are words of an invite.
+fn arguments_without(pasted: &[Pasted]) -> impl Iterator<Item = OsString> + '_ {
+    let is_kept =
+        |text: &OsString| text != "--" && !pasted.iter().any(|word| text == word.0.as_str());
+    env::args_os().skip(1).filter(is_kept)
+}
+
+/// Becomes this program anew, with the invite on standard input: everybody can read the arguments
+/// of a process for as long as it runs. Returns only an error.
+fn start_without_invite(pasted: &[Pasted], invite: &Invite) -> anyhow::Error {
+    let start = || -> Result<io::Error> {
+        let memory = memfd_create("invite", MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
+        let mut input = File::from(memory);
+        input.write_all(invite.to_text().as_bytes())?;
+        input.rewind()?;
+        let mut command = std::process::Command::new(env::current_exe()?);
+        command.args(arguments_without(pasted)).arg("-").stdin(input);
+        Ok(command.exec())
+    };
+    start().map_or_else(|error| error, anyhow::Error::from)
+}
+
 /// The invite in the words of the command line, or in the source that they name.
 fn given_invite(pasted: &[Pasted]) -> Result<Option<Invite>> {
     let words: Vec<&str> = pasted.iter().map(|word| word.0.as_str()).collect();
@@ -222,13 +259,9 @@ fn start_detached(home: &Home, args: &UpArgs) -> Result<Child> {
     let log = confine::as_owner(home, || LogFile::open(&path));
     let log = log.with_context(|| path.display().to_string())?.into_file();
     let program = env::current_exe().context("cannot find this program's own file")?;
-    let is_kept = |text: &std::ffi::OsString| {
-        text != "--" && !args.pasted.iter().any(|word| text == word.0.as_str())
-    };
     let start = |program: &Path| {
-        let arguments = env::args_os().skip(1).filter(is_kept);
         let mut command = std::process::Command::new(program);
-        command.args(arguments).arg("--detached");
+        command.args(arguments_without(&args.pasted)).arg("--detached");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log.try_clone()?);
         command.spawn()
     };
