@@ -40,7 +40,7 @@ impl Clock {
     }
 }
 
-fn read(id: libc::clockid_t) -> Option<u64> {
+pub(crate) fn read(id: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec for the duration of the call.
     let result = unsafe { libc::clock_gettime(id, &raw mut time) };

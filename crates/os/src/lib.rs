@@ -54,6 +54,7 @@
 
 pub mod calendar;
 pub mod clock;
+pub mod copied;
 mod dns;
 pub mod error;
 #[cfg(feature = "fuzz")]

@@ -28,6 +28,9 @@ impl Daemon {
                 self.data.command(Command::RevokePeer(peer.key.into()));
             }
         }
+        for (peer, highest) in self.gateway.ledger.counters().unwrap_or_default() {
+            self.data.command(Command::SetCounter { peer, highest });
+        }
         self.break_off();
     }
 

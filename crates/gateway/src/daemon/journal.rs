@@ -1,12 +1,14 @@
-//! Where each client is reached, written down for the process that comes after this one; and what a
-//! process that begins anew does with it: it calls everybody back.
+//! Where each client is reached, and which handshake counters it has used, written down for the
+//! process that comes after this one; and what a process that begins anew does with the first: it
+//! calls everybody back. With the second it refuses a handshake that was recorded and repeated.
 //!
 //! A client that has nothing to say would not notice that its gateway lost the session. The notice
 //! that it gets makes it ask for a new one at once (docs/spec/wire.md, section 7); it only counts
 //! where it comes from the address that the client sends to, so it leaves from there or not at all.
 //!
 //! Limits: what changed within the last [`WRITE_EVERY`] before a crash is not known. Such a client
-//! is told when it next sends something.
+//! is told when it next sends something, and its last handshake can be repeated once: that gets a
+//! session whose keys nobody has.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -40,6 +42,8 @@ const RECALL_PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct Journal {
     /// One entry a peer: how it is reached, or that it is not.
     changes: BTreeMap<PeerKey, Option<Reach>>,
+    /// The highest handshake counter accepted from a peer.
+    counters: BTreeMap<PeerKey, u64>,
     write_at: Option<Instant>,
 }
 
@@ -62,8 +66,18 @@ impl Journal {
         self.note(peer, None);
     }
 
+    /// A handshake with this counter was accepted from a peer.
+    pub(super) fn accepted(&mut self, peer: PeerKey, counter: u64) {
+        self.counters.insert(peer, counter);
+        self.write_soon();
+    }
+
     fn note(&mut self, peer: PeerKey, reach: Option<Reach>) {
         self.changes.insert(peer, reach);
+        self.write_soon();
+    }
+
+    fn write_soon(&mut self) {
         self.write_at.get_or_insert_with(|| Instant::now() + WRITE_EVERY);
     }
 
@@ -84,10 +98,11 @@ impl Journal {
 
     /// Writes everything.
     pub(super) fn write(&mut self, ledger: &mut Ledger) -> Result<(), LedgerError> {
-        if !self.changes.is_empty() {
-            ledger.note_reaches(&self.changes)?;
+        if !self.changes.is_empty() || !self.counters.is_empty() {
+            ledger.note_sessions(&self.changes, &self.counters)?;
         }
         self.changes.clear();
+        self.counters.clear();
         self.write_at = None;
         Ok(())
     }

@@ -395,6 +395,7 @@ impl Daemon {
                 self.recalls.settled(peer);
                 tracing::debug!(?peer, first, "fresh keys");
             }
+            Event::HandshakeCounter { peer, counter } => self.journal.accepted(peer, counter),
             Event::Reached { peer, route, index } => {
                 self.journal.reached(peer, route, index, &self.listening);
             }
@@ -412,7 +413,6 @@ impl Daemon {
             Event::Announced { .. }
             | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }
-            | Event::HandshakeCounter { .. }
             | Event::Refused { .. }
             | Event::Networks { .. }
             | Event::Leased { .. } => {}

@@ -226,11 +226,23 @@ impl Ledger {
         Ok(records.into_iter().filter_map(read).collect())
     }
 
-    /// Writes down by which way peers are reached from now on, or that they are not any more. There
-    /// is one record for each peer at most, and none for a peer that is not enrolled.
-    pub(crate) fn note_reaches(
+    /// The highest handshake counter that was accepted from each enrolled peer.
+    pub(crate) fn counters(&self) -> Result<BTreeMap<PeerKey, u64>, LedgerError> {
+        let read = |(key, bytes): (Vec<u8>, Vec<u8>)| {
+            let key = PeerKey(key.try_into().ok()?);
+            let counter = u64::from_be_bytes(bytes.try_into().ok()?);
+            self.registry.peer(key).filter(|peer| peer.is_enrolled()).map(|_| (key, counter))
+        };
+        Ok(self.store.read(Table::Counters)?.into_iter().filter_map(read).collect())
+    }
+
+    /// Writes down by which way peers are reached from now on, or that they are not any more, and
+    /// which handshake counters were accepted. There is one record of each for each peer at most,
+    /// and none for a peer that is not enrolled.
+    pub(crate) fn note_sessions(
         &mut self,
         changes: &BTreeMap<PeerKey, Option<Reach>>,
+        counters: &BTreeMap<PeerKey, u64>,
     ) -> Result<(), LedgerError> {
         let write = |(key, reach): (&PeerKey, &Option<Reach>)| {
             let enrolled = self.registry.peer(*key).is_some_and(Peer::is_enrolled);
@@ -239,7 +251,16 @@ impl Ledger {
                 None => Ok(Write::remove(Table::Reach, key.0)),
             }
         };
-        let writes: Vec<Write> = changes.iter().map(write).collect::<Result<_, LedgerError>>()?;
+        let mut writes: Vec<Write> =
+            changes.iter().map(write).collect::<Result<_, LedgerError>>()?;
+        writes.extend(counters.iter().map(|(key, counter)| {
+            let enrolled = self.registry.peer(*key).is_some_and(Peer::is_enrolled);
+            if enrolled {
+                Write::put(Table::Counters, key.0, counter.to_be_bytes())
+            } else {
+                Write::remove(Table::Counters, key.0)
+            }
+        }));
         Ok(self.store.commit(&writes)?)
     }
 

@@ -499,7 +499,7 @@ proptest! {
 }
 
 #[test]
-fn the_way_to_a_peer_is_remembered_while_it_belongs() {
+fn the_way_to_a_peer_and_its_counter_are_remembered_while_it_belongs() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = ledger(dir.path());
     for n in 1..=3 {
@@ -511,15 +511,19 @@ fn the_way_to_a_peer_is_remembered_while_it_belongs() {
         Reach { local: local.parse().unwrap(), remote: remote.parse().unwrap(), index }
     };
     let changes = (1..=4).map(|n| (key(n), Some(reach(u32::from(n)))));
-    first.note_reaches(&changes.collect()).unwrap();
+    let counters = |from: u8| (from..=4).map(|n| (key(n), u64::from(n) << 40)).collect();
+    first.note_sessions(&changes.collect(), &counters(2)).unwrap();
     let newer = [(key(1), Some(reach(9))), (key(2), None)];
-    first.note_reaches(&newer.into_iter().collect()).unwrap();
+    first.note_sessions(&newer.into_iter().collect(), &counters(3)).unwrap();
     drop(first);
     let mut again = ledger(dir.path());
     let known = [(key(1), reach(9)), (key(3), reach(3))];
     assert_eq!(again.reaches().unwrap(), known.into_iter().collect());
+    let known_counters = [(key(2), 2 << 40), (key(3), 3 << 40)];
+    assert_eq!(again.counters().unwrap(), known_counters.into_iter().collect());
     revoke(&mut again, "peer-3");
     assert_eq!(again.reaches().unwrap(), known[..1].iter().copied().collect());
+    assert_eq!(again.counters().unwrap(), known_counters[..1].iter().copied().collect());
 }
 
 #[test]

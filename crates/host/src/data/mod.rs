@@ -27,6 +27,7 @@ use device::Device;
 use mio::{Poll, Token, Waker};
 use rove_engine::Engine;
 use rove_os::clock::Clock;
+use rove_os::copied;
 use rove_os::links::Link;
 use rove_os::stream::{Listener, ListeningSocket, Subflow};
 use rove_os::tun::Tun;
@@ -50,7 +51,8 @@ pub const FIRST_SOCKET_OF_CORE: u32 = 1_024;
 const WAKE: Token = Token(0);
 const TUN: Token = Token(1);
 const STREAMS: Token = Token(2);
-const FIRST_SOCKET: usize = 3;
+const COPIED: Token = Token(3);
+const FIRST_SOCKET: usize = 4;
 
 /// What the control thread wants.
 pub enum Order {
@@ -243,6 +245,8 @@ struct Data {
     orders_wait: bool,
     poll: Poll,
     inbox: Receiver<Order>,
+    /// Tells if another machine may have this memory.
+    copied: copied::Watch,
 }
 
 impl Data {
@@ -254,8 +258,14 @@ impl Data {
         let registry = poll.registry().try_clone().context("cannot share an epoll")?;
         let sockets = Sockets::new(registry, mark);
         watch_device(&poll, &tun)?;
+        let copied = copied::Watch::new();
+        if let Some(events) = copied.descriptor() {
+            let source = &mut mio::unix::SourceFd(&events);
+            let watched = poll.registry().register(source, COPIED, mio::Interest::READABLE);
+            watched.context("cannot watch the kernel's events")?;
+        }
         let engine = Engine::new(node, clock, Device::new(tun), sockets, Backlog::default());
-        Ok(Self { engine, orders_wait: false, poll, inbox })
+        Ok(Self { engine, orders_wait: false, poll, inbox, copied })
     }
 
     fn now(&self) -> Instant {

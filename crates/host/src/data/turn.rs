@@ -10,7 +10,7 @@ use rove_os::tun::Tun;
 use rove_proto::id::{LinkId, Transport};
 use rove_proto::node::{self, Command, PeerStatus};
 
-use super::{Data, News, Order, STREAMS, Snapshot, TUN, WAKE};
+use super::{COPIED, Data, News, Order, STREAMS, Snapshot, TUN, WAKE};
 
 /// Readiness that one wait reports.
 const READY_MAX: usize = 64;
@@ -34,6 +34,9 @@ impl Data {
         let mut events = Events::with_capacity(READY_MAX);
         loop {
             self.wait(&mut events)?;
+            if self.copied.was_suspended() {
+                self.forget_keys("this machine was suspended");
+            }
             let next = self.take_orders();
             let now = self.now().as_nanos();
             self.engine.sockets.keep_streams(now)?;
@@ -68,10 +71,20 @@ impl Data {
                 WAKE => {}
                 TUN => self.engine.device.set_readable(),
                 STREAMS => self.engine.sockets.set_door_ready(),
+                COPIED if self.copied.has_new_generation() => {
+                    self.forget_keys("this virtual machine was copied or set back");
+                }
+                COPIED => {}
                 _ => self.engine.sockets.set_ready(self.now().as_nanos(), event),
             }
         }
         Ok(())
+    }
+
+    /// An image of this memory may be resumed twice, and no two machines may seal under one key.
+    fn forget_keys(&mut self, why: &str) {
+        tracing::info!("{why}: sessions get new keys");
+        self.engine.command(Command::ForgetKeys);
     }
 
     /// How long nothing is due.

@@ -19,7 +19,8 @@ pub enum Table {
     Peers,
     /// One record per invite, under the hash of its token.
     Invites,
-    /// The lowest handshake counter never used with a gateway, 8 bytes big-endian, on a client.
+    /// 8 bytes big-endian, under a public key. On a client: the lowest handshake counter never used
+    /// with a gateway. On a gateway: the highest accepted from a peer.
     Counters,
     /// What happened, under a number that only grows, 8 bytes big-endian.
     Audit,

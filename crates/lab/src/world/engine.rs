@@ -478,6 +478,8 @@ impl World {
                 let after_ns = self.seed.below(200) * emu::MS;
                 self.schedule(after_ns, Task::Decide { peer, client, token });
             }
+            // The gateway tells what it accepted; its store in this world keeps sessions only.
+            Event::HandshakeCounter { .. } if host == GATEWAY => {}
             Event::HandshakeCounter { counter, .. } => {
                 let client = &mut self.clients[host - 1];
                 client.store.reserve(counter);

@@ -116,13 +116,37 @@ pub enum Command {
     SetSpread(Spread),
     /// A socket has failed for good: nothing leaves or arrives by it any more.
     SocketFailed(SocketId),
+    /// Another machine may have the same memory and go on with the same keys, under which each
+    /// would seal other packets with the same nonces: no key is used any more, and clients ask for
+    /// new ones. Open connections are held meanwhile.
+    ForgetKeys,
+    /// Gateway, begun anew: the highest handshake counter that a process before it accepted from a
+    /// peer ([`Event::HandshakeCounter`]).
+    SetCounter {
+        /// The peer.
+        peer: PeerKey,
+        /// The counter.
+        highest: u64,
+    },
 }
 
 impl Node {
     /// A change from the control plane.
     pub fn handle_command(&mut self, now: Instant, command: Command, out: &mut Outbox) {
+        if matches!(command, Command::ForgetKeys) {
+            // Before anything else, which might be sealed.
+            let done = self.each_peer(now, out, Peer::forget_keys);
+            return self.count(done);
+        }
         self.settle(now, out);
         let done = match command {
+            Command::ForgetKeys => Ok(()),
+            Command::SetCounter { peer, highest } => {
+                if self.by_key.contains_key(&peer) {
+                    self.responder.set_counter(peer, highest);
+                }
+                Ok(())
+            }
             Command::AddPeer(config) => self.add_peer(now, *config, out),
             Command::RevokePeer(peer) => self.revoke_peer(now, peer, out),
             Command::RefuseEnrolment { peer, status } => {

@@ -87,6 +87,11 @@ struct Counters {
 }
 
 impl Counters {
+    /// Every counter up to `highest` may have been accepted.
+    const fn up_to(highest: u64) -> Self {
+        Self { highest, seen: u64::MAX }
+    }
+
     fn accept(&mut self, counter: u64) -> Result<(), u64> {
         if self.seen == 0 || counter > self.highest {
             let ahead = counter.saturating_sub(self.highest);
@@ -126,6 +131,14 @@ impl Responder {
     /// Nobody can be answered by `socket` any more.
     pub(super) fn forget_socket(&mut self, socket: SocketId) {
         self.half_open.forget_socket(socket);
+    }
+
+    /// An earlier process accepted counters up to `highest` from this peer.
+    pub(super) fn set_counter(&mut self, peer: PeerKey, highest: u64) {
+        let counters = self.counters.entry(peer).or_default();
+        if counters.seen == 0 || counters.highest < highest {
+            *counters = Counters::up_to(highest);
+        }
     }
 
     /// A key is welcome (again).
@@ -293,6 +306,8 @@ impl Node {
             let counters = self.responder.counters.entry(peer).or_default();
             return match counters.accept(complete.hello().counter) {
                 Ok(()) => {
+                    let counter = counters.highest;
+                    self.tell(Event::HandshakeCounter { peer, counter });
                     self.responder.regulars.note(now, route.remote.ip());
                     self.accept(now, route, complete, out)
                 }

@@ -117,6 +117,18 @@ impl Peer {
         }
     }
 
+    /// Forgets all keys, as if the other end had lost them, and asks for new ones. What was to be
+    /// acknowledged and repaired under them is void; open connections are held.
+    pub(crate) fn forget_keys(&mut self, cx: &mut Context<'_>) {
+        if self.tunnel.forget_attempts(cx) {
+            self.forget_session(cx);
+            self.tunnel.connect(cx);
+            self.tunnel.close_unused_sockets(cx);
+            self.tunnel.call(cx);
+            self.apply_changes(cx);
+        }
+    }
+
     /// Applies the consequences of a change, in this order: waiting packets leave; the last
     /// acknowledgements of held connections and realtime copies leave; a gateway leaves a path that
     /// is gone; shares are set; packets owed to dead paths are collected; the state is

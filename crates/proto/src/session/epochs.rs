@@ -214,6 +214,11 @@ impl Epochs {
         self.current.iter().chain(self.previous())
     }
 
+    /// Whether there are no keys.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.current.is_none() && self.previous.is_none() && self.pending.is_empty()
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self, table: &mut IndexTable) {
         let Self { current, previous, pending } = std::mem::take(self);

@@ -84,6 +84,15 @@ impl Tunnel {
         self.attempt_due(cx);
     }
 
+    /// Gives up the exchanges under way, whose answers would bring keys. Returns whether there were
+    /// any, or there are keys.
+    pub(crate) fn forget_attempts(&mut self, cx: &mut Context<'_>) -> bool {
+        let Side::Client(connector) = &mut self.side else { return !self.epochs.is_empty() };
+        let was_trying = connector.is_trying();
+        connector.stop(cx.indices);
+        was_trying || !self.epochs.is_empty()
+    }
+
     /// Asks for new keys when the old are due and traffic flows.
     pub(crate) fn rekey_if_due(&mut self, cx: &mut Context<'_>) {
         if self.epochs.current.as_ref().is_some_and(|epoch| epoch.wants_rekey(cx.now)) {

@@ -102,7 +102,8 @@ pub enum Event {
         /// The socket.
         socket: SocketId,
     },
-    /// A handshake used this counter: what is stored must be above it before a restart.
+    /// Client: a handshake used this counter: what is stored must be above it before a restart.
+    /// Gateway: the highest counter that it has accepted from this peer.
     HandshakeCounter {
         /// The peer that it was used with.
         peer: PeerKey,
