@@ -65,7 +65,8 @@ impl Identity {
                 let bytes = encoding::from_text(text);
                 let record = bytes.and_then(|bytes| SignedRecord::verify(&bytes, operator));
                 record.filter(|record| *record.record() == next).context(
-                    "what the operator signed is not what the gateway would say: its files                      changed meanwhile, so repeat the command",
+                    "what the operator signed is not what the gateway would say: its files \
+                     changed meanwhile, so repeat the command",
                 )?
             }
         };

@@ -198,6 +198,18 @@ fn no_directory_and_no_file_of_root_is_given_away() {
     });
 }
 
+/// Writes into a journal that a set-uid file stood in the place of the `present` resolv.conf.
+fn forge_original(path: &Path, present: &str) {
+    let journal = fs::read_to_string(path).unwrap();
+    let mut journal: serde_json::Value = serde_json::from_str(&journal).unwrap();
+    let dns = journal["entries"].as_array_mut().unwrap().last_mut().unwrap();
+    assert!(dns["item"]["dns"].is_object(), "{dns}");
+    let chosen = serde_json::json!({ "text": "evil", "mode": 0o6755 });
+    let file = serde_json::json!({ "original": { "file": chosen }, "ours": [present] });
+    dns["before"] = serde_json::json!({ "dns": { "file": file } });
+    fs::write(path, journal.to_string()).unwrap();
+}
+
 /// The user of the node writes what it likes into its own directory, then root runs commands there.
 #[test]
 fn what_the_nodes_user_writes_leads_root_nowhere() {
@@ -233,14 +245,7 @@ fn what_the_nodes_user_writes_leads_root_nowhere() {
             crash();
             let present = fs::read_to_string("/etc/resolv.conf").unwrap();
             assert!(present.contains("nameserver 192.0.2.99"), "{present}");
-            let journal = fs::read_to_string(state.join("plan.json")).unwrap();
-            let mut journal: serde_json::Value = serde_json::from_str(&journal).unwrap();
-            let dns = journal["entries"].as_array_mut().unwrap().last_mut().unwrap();
-            assert!(dns["item"]["dns"].is_object(), "{dns}");
-            let chosen = serde_json::json!({ "text": "evil", "mode": 0o6755 });
-            let file = serde_json::json!({ "original": { "file": chosen }, "ours": [present] });
-            dns["before"] = serde_json::json!({ "dns": { "file": file } });
-            fs::write(state.join("plan.json"), journal.to_string()).unwrap();
+            forge_original(&state.join("plan.json"), &present);
             if by == "up" {
                 lab.rove("client", "up").ok();
             }

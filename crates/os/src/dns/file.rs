@@ -1,10 +1,11 @@
 //! The resolver's file, resolv.conf(5).
 //!
 //! Rove's text carries what it replaced, as comments behind its own lines, and a checksum. So the
-//! original lies where only root may write, and whoever restores it needs no word of the node. It is
-//! restored only if the file is still as Rove wrote it: a later change by a DHCP client or a person
-//! is newer and stays. A symbolic link is replaced by a file. If the link's directory cannot be
-//! changed, as on hosts with a read-only /etc, Rove writes the file that the link leads to.
+//! original lies where only root may write, and whoever restores it needs no word of the node.
+//!
+//! It is restored only if the file is still as Rove wrote it: a later change by a DHCP client or a
+//! person is newer and stays. A symbolic link is replaced by a file. If the link's directory cannot
+//! be changed, as on hosts with a read-only /etc, Rove writes the file that the link leads to.
 //!
 //! Limit: of the original's mode only the permission bits come back.
 

@@ -506,9 +506,8 @@ impl Applier {
     /// The name servers that this host has beside the tunnel, for [`crate::names::resolve`]; none
     /// where they cannot be told, as with a resolver on this host that asks for itself.
     pub fn outside_servers(&self) -> Vec<SocketAddr> {
-        let inside = self.entries.iter().find_map(|held| match &held.entry.item {
-            Item::Dns { dns, .. } => Some(dns),
-            _ => None,
+        let inside = self.entries.iter().find_map(|held| {
+            if let Item::Dns { dns, .. } = &held.entry.item { Some(dns) } else { None }
         });
         dns::outside_servers(inside, &self.places)
     }

@@ -6,8 +6,10 @@
 //! root runs become that user before they touch one.
 //!
 //! A directory is given to the user only if it is Rove's: just made, or by its place. Once it is
-//! given, nothing in it is given any more, because the user can rename root's files in it. Links are
-//! not followed. Limits: it knows only the users in `/etc/passwd` and asks no directory service.
+//! given, nothing in it is given any more, because the user can rename root's files in it.
+//!
+//! Links are not followed. Limits: it knows only the users in `/etc/passwd` and asks no directory
+//! service.
 
 use std::{
     ffi::{CString, OsStr},

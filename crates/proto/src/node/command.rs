@@ -133,20 +133,23 @@ pub enum Command {
 impl Node {
     /// A change from the control plane.
     pub fn handle_command(&mut self, now: Instant, command: Command, out: &mut Outbox) {
-        if matches!(command, Command::ForgetKeys) {
-            // Before anything else, which might be sealed.
-            let done = self.each_peer(now, out, Peer::forget_keys);
-            return self.count(done);
+        // What settling sends might be sealed under keys that are to be forgotten.
+        if !matches!(command, Command::ForgetKeys) {
+            self.settle(now, out);
         }
-        self.settle(now, out);
-        let done = match command {
-            Command::ForgetKeys => Ok(()),
-            Command::SetCounter { peer, highest } => {
-                if self.by_key.contains_key(&peer) {
-                    self.responder.set_counter(peer, highest);
-                }
-                Ok(())
-            }
+        let done = self.carry_out(now, command, out);
+        self.count(done);
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Instant,
+        command: Command,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        match command {
+            Command::ForgetKeys => self.each_peer(now, out, Peer::forget_keys),
+            Command::SetCounter { peer, highest } => self.set_counter(peer, highest),
             Command::AddPeer(config) => self.add_peer(now, *config, out),
             Command::RevokePeer(peer) => self.revoke_peer(now, peer, out),
             Command::RefuseEnrolment { peer, status } => {
@@ -212,8 +215,15 @@ impl Node {
                 self.each_peer(now, out, |peer, cx| peer.set_priorities(cx, priorities.clone()))
             }
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
-        };
-        self.count(done);
+        }
+    }
+
+    fn set_counter(&mut self, peer: PeerKey, highest: u64) -> Result<(), DropReason> {
+        let is_known = self.by_key.contains_key(&peer);
+        if is_known {
+            self.responder.set_counter(peer, highest);
+        }
+        is_known.then_some(()).ok_or(DropReason::NoRoute)
     }
 
     fn add_peer(

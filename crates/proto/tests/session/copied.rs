@@ -1,5 +1,5 @@
-//! A machine's memory is copied, and keys are not used twice; a gateway's process starts anew, and a
-//! handshake that was recorded before is refused.
+//! A machine's memory is copied, and keys are not used twice; a gateway's process starts anew, and
+//! a handshake that was recorded before is refused.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -116,10 +116,14 @@ fn a_recorded_handshake_is_refused_by_a_gateway_that_began_anew() {
         pair.tell_client(Command::Connect(pair.gateway_key));
         pair.run(Duration::from_secs(1));
         assert_eq!(pair.state(), PeerState::Up);
-        let told = pair.gateway_events.iter().rev().find_map(|event| match event {
-            Event::HandshakeCounter { peer, counter } => Some((*peer, *counter)),
-            _ => None,
-        });
+        let counter = |event: &Event| {
+            if let Event::HandshakeCounter { peer, counter } = event {
+                Some((*peer, *counter))
+            } else {
+                None
+            }
+        };
+        let told = pair.gateway_events.iter().rev().find_map(counter);
         let (peer, highest) = told.expect("the gateway tells which counter it accepted");
         assert_eq!(peer, pair.client_key);
         let kinds = [Kind::HandshakeA as u8, Kind::HandshakeB as u8];

@@ -146,8 +146,8 @@ fn keepalives_change_nothing_at_a_gateway_and_answers_hold_once() {
     assert_ne!(pair.state(), PeerState::Up);
 }
 
-/// A gateway tells the restart token of an index that leads nowhere to whoever asks. An attacker who
-/// knows the token of the client's index cannot answer in place of a gateway that is gone.
+/// A gateway tells the restart token of an index that leads nowhere to whoever asks. An attacker
+/// who knows the token of the client's index cannot answer in place of a gateway that is gone.
 #[test]
 fn who_knows_restart_tokens_answers_no_keepalive() {
     let mut pair = behind_nat(120);

@@ -110,7 +110,17 @@ fn run_gateway(
         | GatewayCommand::Run
         | GatewayCommand::Backup { .. }
         | GatewayCommand::Restore { .. } => home,
-        _ => {
+        GatewayCommand::Invite(_)
+        | GatewayCommand::Status(_)
+        | GatewayCommand::Check(_)
+        | GatewayCommand::Peers(_)
+        | GatewayCommand::Paths(_)
+        | GatewayCommand::Flows(_)
+        | GatewayCommand::Revoke { .. }
+        | GatewayCommand::Allow(_)
+        | GatewayCommand::Move { .. }
+        | GatewayCommand::ResetClock
+        | GatewayCommand::Down => {
             let home = home.with_operator_key()?;
             confine::become_owner(&home, None)?;
             home

@@ -143,7 +143,7 @@ mod tests {
             let lines = "nameserver 10.7.0.1\nsearch corp.example\n".to_owned();
             let text = write(&lines, &original);
             let expected = Carried { lines, original };
-            prop_assert_eq!(read(&text), Some(expected.clone()));
+            prop_assert_eq!(read(&text), Some(expected));
             let mut changed = text.clone();
             changed[at.index(text.len())] = byte;
             prop_assert!(changed == text || read(&changed).is_none());
