@@ -1,10 +1,12 @@
 //! Signals, as messages.
 
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::message::Message;
@@ -14,8 +16,15 @@ use crate::message::Message;
 pub enum Signal {
     /// SIGTERM or SIGINT: end, and leave the kill switch.
     End,
-    /// SIGHUP: read the configuration again.
+    /// SIGHUP: read the configuration again. A terminal that closes sends it, too: a node goes on.
     Reload,
+}
+
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error. Otherwise the kernel ends
+/// the process (setrlimit(2)), for example at a log line.
+pub fn survive_file_limit() {
+    // Without a handler, everything but such a write still works.
+    let _ = flag::register(SIGXFSZ, Arc::default());
 }
 
 /// Sends signals to `to` from now on. The thread lives as long as the process.

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     rove_host::quiet::install();
+    rove_host::signals::survive_file_limit();
     rove_os::privileges::forbid_dumps();
     let cli = cli::parse();
     match command::run(cli) {

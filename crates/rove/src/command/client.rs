@@ -56,7 +56,10 @@ pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Re
         return run(home, &args, format, &mut |carries| {
             notify(&[sd_notify::NotifyState::Ready]);
             carries.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-            output::line(&carries.line)
+            if let Err(error) = output::line(&carries.line) {
+                tracing::warn!("cannot print that the tunnel carries: {error:#}");
+            }
+            Ok(())
         });
     }
     let mut child = start_detached(home, &args)?;
