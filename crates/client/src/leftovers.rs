@@ -20,24 +20,45 @@ const DIED: [io::ErrorKind; 3] =
 /// How long a node may take from its last answer to its end.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// The changes of a client to this host that are still in place, by its journal.
+/// The changes of a client to this host that are still in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     /// The kill switch.
-    pub kill_switch: bool,
+    pub kill_switch: KillSwitch,
     /// Anything else: routes, rules, name servers.
     pub rest: bool,
+}
+
+/// A kill switch by the journal and in the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KillSwitch {
+    /// None was set, or it was lifted.
+    None,
+    /// It is in place.
+    Stands,
+    /// It was set, and is not in the kernel any more.
+    Gone,
+    /// It was set, and this process cannot see whether it is in place.
+    Unseen,
 }
 
 /// Reads which changes of the client in `home` are still in place, whether it runs or not.
 pub fn left_behind(home: &Home) -> Result<Left> {
     let state = home.state(Role::Client);
     if matches!(state.try_exists(), Ok(false)) {
-        return Ok(Left { kill_switch: false, rest: false });
+        return Ok(Left { kill_switch: KillSwitch::None, rest: false });
     }
     let applier = Applier::open(Places::usual(&state))?;
     let rest = applier.has_leftovers() || applier.damaged().is_some();
-    Ok(Left { kill_switch: applier.kill_switch_stands(), rest })
+    let kill_switch = match applier.kill_switch_stands() {
+        false => KillSwitch::None,
+        true => match applier.kill_switch_is_seen() {
+            Ok(true) => KillSwitch::Stands,
+            Ok(false) => KillSwitch::Gone,
+            Err(_) => KillSwitch::Unseen,
+        },
+    };
+    Ok(Left { kill_switch, rest })
 }
 
 /// Takes down the client in `home`. This asks a running client to end, and waits until it has

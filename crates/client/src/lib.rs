@@ -34,5 +34,5 @@ mod tariffs;
 
 pub use config::{Config, DnsChoice, LinkScheduler, LinkSetting, PathsConfig, Subflows};
 pub use daemon::{Carries, Wishes, run};
-pub use leftovers::{Left, down, left_behind, stand};
+pub use leftovers::{KillSwitch, Left, down, left_behind, stand};
 pub use probe::echo;

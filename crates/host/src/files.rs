@@ -47,7 +47,7 @@ pub enum FileError {
     #[error("{} is not UTF-8 text: it is no file of this kind", .0.display())]
     NotText(PathBuf),
     /// The user may not.
-    #[error("{}: permission denied: run as root", .0.display())]
+    #[error("{}: {}", .0.display(), rove_os::privileges::why_denied(.0))]
     Denied(PathBuf),
     /// The system refused.
     #[error("{}: {cause}", .path.display())]

@@ -52,6 +52,20 @@ where
     drop(started);
 }
 
+/// Prints a line on standard output for people, unless nobody reads it.
+///
+/// # Errors
+/// Why the line is not printed.
+pub fn print(line: &str) -> io::Result<()> {
+    let out = io::stdout();
+    if !takes_line(out.as_fd(), READER_WITHIN) {
+        return Err(io::Error::other("nobody reads the standard output"));
+    }
+    let mut out = out.lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
 /// Log lines, some of which may be lost. Writing never fails: `tracing_subscriber` would report
 /// the failure with `eprintln!`, which panics if that fails, too.
 struct Lines<W> {

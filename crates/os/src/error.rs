@@ -4,9 +4,15 @@
 //! the colon. What no line was written for arrives as [`Error::Os`], which names the step that
 //! failed and what the kernel said.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use ipnet::IpNet;
+
+use crate::privileges;
 
 /// A refusal of the operating system, or of its present state.
 #[derive(Debug, thiserror::Error)]
@@ -18,11 +24,30 @@ pub enum Error {
     )]
     NoTunDevice,
 
-    /// The process may not open or configure what it needs.
-    #[error("no permission to {what}: run as root, or grant CAP_NET_ADMIN to this program")]
+    /// The process may not configure what it needs.
+    #[error("no permission to {what}{}", privileges::cure_of_refusal())]
     NoPrivilege {
         /// What was tried, after "no permission to".
         what: String,
+    },
+
+    /// The process may not open a file.
+    #[error("cannot {what} {}: {}", path.display(), privileges::why_denied(path))]
+    FileDenied {
+        /// The action that failed, as the word after "cannot".
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// IPv6 is off on the tunnel's interface, and this process cannot turn it on.
+    #[error(
+        "IPv6 is off on {interface} (disable_ipv6 is 1), and /proc/sys is read-only here: start the \
+         container with `--sysctl net.ipv6.conf.default.disable_ipv6=0`"
+    )]
+    Ipv6Off {
+        /// The interface.
+        interface: String,
     },
 
     /// Another process holds the TUN of this name.
@@ -122,6 +147,20 @@ pub enum Error {
     NftMissing {
         /// The part that needs `nft`: "the gateway's firewall", "the guard" or "the kill switch".
         what: &'static str,
+    },
+
+    /// The `nft` program is there, and cannot be started.
+    #[error(
+        "{what} needs the program nft, but {program} cannot be started ({why}): mend that \
+         (`chmod 755 {program}`, or install the package nftables again)"
+    )]
+    NftUnusable {
+        /// The part that needs `nft`.
+        what: &'static str,
+        /// The program's file.
+        program: String,
+        /// The kernel's error.
+        why: String,
     },
 
     /// `nft` did not finish: what it was to do may be done or not.
@@ -245,9 +284,23 @@ impl Error {
         }
     }
 
-    /// Whether the packet filter is missing here, or cannot do the requested work.
+    /// The error for a file that could not be opened to `what` ("read").
+    pub(crate) fn file(what: &'static str, path: &Path, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::PermissionDenied {
+            return Self::FileDenied { what, path: path.to_owned() };
+        }
+        Self::Os { what: format!("{what} {}", path.display()), source }
+    }
+
+    /// Whether the packet filter is missing here, or cannot do the requested work. Then nothing of
+    /// the requested transaction is in place.
     pub(crate) fn is_of_packet_filter(&self) -> bool {
-        matches!(self, Self::NftMissing { .. } | Self::NftRefused { .. })
+        self.is_without_nft() || matches!(self, Self::NftRefused { .. })
+    }
+
+    /// Whether the program `nft` did not run.
+    pub(crate) fn is_without_nft(&self) -> bool {
+        matches!(self, Self::NftMissing { .. } | Self::NftUnusable { .. })
     }
 }
 

@@ -8,7 +8,20 @@ use super::Error;
 fn every_line_names_cause_and_cure_on_one_line() {
     let lines = [
         (Error::NoTunDevice, "modprobe tun"),
-        (Error::NoPrivilege { what: "open /dev/net/tun".to_owned() }, "run as root"),
+        (Error::NoPrivilege { what: "set a mark".to_owned() }, "CAP_NET_ADMIN"),
+        (
+            Error::FileDenied { what: "open", path: PathBuf::from("/dev/net/tun") },
+            "cannot open /dev/net/tun: permission denied",
+        ),
+        (Error::Ipv6Off { interface: "rove0".to_owned() }, "default.disable_ipv6=0"),
+        (
+            Error::NftUnusable {
+                what: "the guard",
+                program: "/usr/sbin/nft".to_owned(),
+                why: "it is not executable".to_owned(),
+            },
+            "chmod 755 /usr/sbin/nft",
+        ),
         (Error::TunBusy { name: "rove0".to_owned() }, "stop that process"),
         (Error::BadInterfaceName { name: "a\nb".to_owned() }, "1 to 15 letters"),
         (Error::NoInterface { name: "wan".to_owned() }, "ip link"),

@@ -57,7 +57,8 @@ impl Lock {
             file.rewind()?;
             writeln!(file, "{}", std::process::id())
         };
-        write(&mut file).map_err(failed)?;
+        // The number is only for people, and a full disk takes none: the lock holds without it.
+        let _ = write(&mut file);
         Ok(Self { _file: file })
     }
 }

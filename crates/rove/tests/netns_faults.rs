@@ -399,6 +399,12 @@ fn a_configuration_is_read_again_or_refused_as_a_whole() {
         let error = lab.rove("client", "reload").fails();
         assert!(error.contains("client.toml:2: client.route: "), "{error}");
         assert_eq!(from(), "203.0.113.2", "the old one stays");
+        // A running node has given up root's right to read every file.
+        sh(&format!("chmod 000 {}", path.display()));
+        let error = lab.rove("client", "reload").fails();
+        let cure = "permission denied (mode 000): let its owner read it with `chmod u+rw ";
+        assert!(error.contains(cure), "{error}");
+        sh(&format!("chmod 600 {}", path.display()));
         std::fs::write(&path, "").unwrap();
         lab.rove("client", "reload").ok();
         assert_eq!(from(), "10.77.0.2");

@@ -450,6 +450,7 @@ impl Client<'_> {
         let mut found = lease::no_names(config, lease, &outside, self.applier.dns_refused());
         found.extend(self.find_unreached());
         found.extend(self.applier.unguarded().map(lease::unguarded));
+        found.extend(self.applier.ipv6_off().map(|why| format!("no IPv6 in the tunnel: {why}")));
         found
     }
 

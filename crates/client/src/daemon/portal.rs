@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Instant;
 
+use rove_host::problems::Finding;
 use rove_host::resolve;
 use rove_os::links::Link;
 use rove_os::plan::MARK;
@@ -86,6 +87,31 @@ impl Client<'_> {
             Some(status::Portal { index, link, page: page.to_owned() })
         });
         told.collect()
+    }
+
+    /// A portal as a problem: what a person can do about it.
+    pub(super) fn held_by_portal(&self, portal: &status::Portal) -> Finding {
+        let page = &portal.page;
+        let cure = if self.keeps_browsers_in() {
+            let lifted = if self.applier.kill_switch_stands() {
+                ", which also lifts the kill switch"
+            } else {
+                ""
+            };
+            format!(
+                "run `rove down`{lifted}: from then on this host is on the network without a \
+                 tunnel. Sign in at {page} with a browser, then run `rove up`. Or use another \
+                 network: the session goes on there, and open connections with it"
+            )
+        } else {
+            format!("sign in at {page} with a browser; then the session goes on by itself")
+        };
+        Finding {
+            part: "other",
+            what: format!("the network of {} lets nothing through before a sign-in", portal.link),
+            cause: "it has a captive portal".to_owned(),
+            cure,
+        }
     }
 
     /// Whether this client itself keeps a browser from the page of a portal.

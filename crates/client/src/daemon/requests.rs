@@ -118,7 +118,11 @@ impl Client<'_> {
             let troubles = self.find_troubles();
             let unreached = self.find_unreached();
             let part = |line| if unreached.contains(line) { "routing" } else { "dns" };
-            let also = troubles.iter().map(|line| Finding::of_line(part(line), line)).collect();
+            let troubles = troubles.iter().map(|line| Finding::of_line(part(line), line));
+            let held = self.portals_told().into_iter().map(|p| self.held_by_portal(&p));
+            // A portal on one link is no problem while another link carries.
+            let held = held.filter(|_| !status::is_carrying(session, snapshot.now));
+            let also = troubles.chain(held).collect();
             self.host.look(&mut self.applier, self.config.interface.as_str(), also)
         });
         let refused = session.refused.map(news::refusal);

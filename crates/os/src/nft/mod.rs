@@ -15,10 +15,10 @@ mod gateway;
 mod ruleset;
 
 use std::{
-    env,
+    env, fs,
     io::{self, Read, Write as _},
-    os::unix::process::CommandExt as _,
-    path::Path,
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
+    path::PathBuf,
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -67,7 +67,7 @@ pub(crate) fn remove_gateway() -> Result<(), Error> {
 /// ARP.
 fn unless_unknown(result: Result<(), Error>) -> Result<(), Error> {
     match result {
-        Err(Error::NftRefused { .. } | Error::NftMissing { .. }) => Ok(()),
+        Err(error) if error.is_of_packet_filter() => Ok(()),
         result => result,
     }
 }
@@ -102,11 +102,25 @@ pub(crate) fn remove_guard() -> Result<(), Error> {
     remove(GUARD, crate::plan::GUARD_TABLE)
 }
 
-/// Whether the program `nft` exists.
-pub(crate) fn is_available() -> bool {
+/// Checks that the program `nft` exists and may be executed, without starting it.
+///
+/// # Errors
+/// [`Error::NftMissing`] or [`Error::NftUnusable`].
+pub(crate) fn check(what: &'static str) -> Result<(), Error> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let in_path = env::split_paths(&path).any(|dir| dir.join(PROGRAMS[0]).is_file());
-    in_path || PROGRAMS[1..].iter().any(|program| Path::new(program).is_file())
+    let in_path = env::split_paths(&path).map(|dir| dir.join(PROGRAMS[0]));
+    let known = in_path.chain(PROGRAMS[1..].iter().map(PathBuf::from));
+    let mut unusable = None;
+    for program in known {
+        match fs::metadata(&program) {
+            Ok(about) if about.is_file() && about.mode() & 0o111 != 0 => return Ok(()),
+            Ok(about) if about.is_file() => unusable = unusable.or(Some(program)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    let Some(program) = unusable else { return Err(Error::NftMissing { what }) };
+    let (program, why) = (program.display().to_string(), "it is not executable".to_owned());
+    Err(Error::NftUnusable { what, program, why })
 }
 
 fn remove(what: &'static str, table: &str) -> Result<(), Error> {
@@ -193,16 +207,29 @@ fn nft(what: &'static str, arguments: &[&str], input: String) -> Result<Output, 
 }
 
 fn start(what: &'static str, arguments: &[&str]) -> Result<Child, Error> {
+    let mut unusable = None;
     for program in PROGRAMS {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         die_with_us(&mut command);
         match command.spawn() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if is_of_program(&error) => unusable = unusable.or(Some((program, error))),
             result => return result.map_err(|error| Error::os(format!("start {program}"), error)),
         }
     }
-    Err(Error::NftMissing { what })
+    let Some((program, error)) = unusable else { return Err(Error::NftMissing { what }) };
+    // The search through PATH gives the file's whole name.
+    check(what)?;
+    let (program, why) = (program.to_owned(), error.to_string());
+    Err(Error::NftUnusable { what, program, why })
+}
+
+/// Whether a file cannot be executed: its mode, a file system mounted with `noexec`, a security
+/// module, or a program for another machine (execve(2)).
+fn is_of_program(error: &io::Error) -> bool {
+    let codes = [libc::EACCES, libc::EPERM, libc::ENOEXEC, libc::ELIBBAD, libc::ELOOP];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 /// Lets the kernel end nft when this thread ends: what a killed process had begun must not come

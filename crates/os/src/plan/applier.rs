@@ -1,6 +1,6 @@
 //! Making a host what a plan says, and taking it back.
 
-use std::{io, net::SocketAddr, time::Instant};
+use std::{borrow::Cow, io, net::SocketAddr, time::Instant};
 
 use super::{
     Displaced, Places, Plan,
@@ -58,6 +58,8 @@ pub struct Applier {
     unguarded: Option<Error>,
     /// The surroundings for which the last plan was applied.
     around: Surroundings,
+    /// Why the last plan has no IPv6 addresses, if it should have some.
+    ipv6_off: Option<Error>,
 }
 
 impl Applier {
@@ -77,8 +79,17 @@ impl Applier {
             let closed = Item::KillSwitch(Opening::closed());
             entries.insert(0, Held::new(Entry { item: closed, before: Before::Nothing }, false));
         }
-        let (dns_refused, unguarded, around) = (None, None, Surroundings::default());
-        Ok(Self { places, journal, entries, rebooted, dns_refused, unguarded, around, damaged })
+        Ok(Self {
+            places,
+            journal,
+            entries,
+            rebooted,
+            dns_refused: None,
+            unguarded: None,
+            around: Surroundings::default(),
+            ipv6_off: None,
+            damaged,
+        })
     }
 
     /// Why the journal of the last process could not be read, until a plan is applied or undone.
@@ -97,7 +108,7 @@ impl Applier {
             let device = self.prepare(item::device(plan))?;
             let known = |held: &Held| held.entry.item.same_place(&device.entry.item);
             if !self.entries.iter().any(known) {
-                self.entries.push(device);
+                self.entries.push(Held { tried: true, ..device });
                 self.store()?;
             }
         }
@@ -120,9 +131,13 @@ impl Applier {
     /// not installed.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         plan.check(&[])?;
+        let fitting = fitting(plan);
+        let is_changed = matches!(fitting, Cow::Owned(_));
+        self.ipv6_off = is_changed.then(|| Error::Ipv6Off { interface: plan.device.clone() });
+        let plan = &*fitting;
         self.unguarded = None;
-        if plan.guard.is_some() && !nft::is_available() {
-            self.unguarded = Some(Error::NftMissing { what: nft::GUARD });
+        if plan.guard.is_some() {
+            self.unguarded = nft::check(nft::GUARD).err();
         }
         let stood = self.kill_switch_stands();
         let keep = self.enter(plan)?;
@@ -132,9 +147,11 @@ impl Applier {
         self.sweep_if_damaged(&mut netlink)?;
         for at in 0..keep {
             if !self.entries[at].confirmed && !self.stands_untouched(at, plan) {
+                let was_tried = std::mem::replace(&mut self.entries[at].tried, true);
                 let entry = &self.entries[at].entry;
                 let installed = install(&mut netlink, entry, &self.places);
                 if let Err(error) = installed {
+                    self.entries[at].tried = was_tried || !error.is_of_packet_filter();
                     self.do_without(at, error, stood)?;
                     continue;
                 }
@@ -230,7 +247,8 @@ impl Applier {
         let mut found = Vec::new();
         for at in 0..self.entries.len() {
             let standing = self.standing(at, &present)?;
-            if standing != Standing::InPlace {
+            // Name servers that could never be set are a fault of their own: `dns_refused`.
+            if standing != Standing::InPlace && !self.dns_waits(at) {
                 let item = &self.entries[at].entry.item;
                 found.push(Deviation::new(item, standing, Outcome::Found));
             }
@@ -290,6 +308,9 @@ impl Applier {
             } else {
                 self.put_back(at, &mut netlink, now)
             };
+            if self.dns_waits(at) && !self.entries[at].confirmed {
+                continue;
+            }
             found.push(Deviation::new(&item, standing, outcome));
         }
         Ok(found)
@@ -418,9 +439,9 @@ impl Applier {
         let stood = self.kill_switch_stands();
         match nft::remove_kill_switch() {
             // The reboot removed its rules.
-            Err(Error::NftMissing { .. }) if self.rebooted => {}
+            Err(error) if error.is_without_nft() && self.rebooted => {}
             // No kill switch was wanted, and without a working nft there is none.
-            Err(Error::NftMissing { .. } | Error::NftRefused { .. }) if !stood => {}
+            Err(error) if error.is_of_packet_filter() && !stood => {}
             result => result?,
         }
         let has_guard = |held: &Held| matches!(held.entry.item, Item::Guard(_));
@@ -465,7 +486,7 @@ impl Applier {
         }
         for table in [super::KILL_SWITCH_TABLE, super::GUARD_TABLE] {
             let is_there = match nft::listing(&[("inet", table)]) {
-                Err(Error::NftMissing { .. } | Error::NftRefused { .. }) => false,
+                Err(error) if error.is_of_packet_filter() => false,
                 listing => listing?.is_some(),
             };
             if is_there {
@@ -473,6 +494,14 @@ impl Applier {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the kernel has the kill switch.
+    ///
+    /// # Errors
+    /// Those of `nft`, if this process cannot look, for want of privilege or of `nft`.
+    pub fn kill_switch_is_seen(&self) -> Result<bool, Error> {
+        nft::listing(&[("inet", super::KILL_SWITCH_TABLE)]).map(|listing| listing.is_some())
     }
 
     /// Whether a kill switch was applied and not removed since, by any process.
@@ -483,6 +512,11 @@ impl Applier {
     /// Why the last applied plan has no guard, if it should have one.
     pub fn unguarded(&self) -> Option<&Error> {
         self.unguarded.as_ref()
+    }
+
+    /// Why the last applied plan has no IPv6 addresses, if it should have some.
+    pub fn ipv6_off(&self) -> Option<&Error> {
+        self.ipv6_off.as_ref()
     }
 
     /// Whether an earlier process left anything but a kill switch.
@@ -523,7 +557,7 @@ impl Applier {
     /// # Errors
     /// [`Error::Os`] where a sandbox forbids netlink.
     pub fn is_elsewhere(&self, plan: &Plan) -> Result<bool, Error> {
-        Ok(self.surroundings(plan, &links::snapshot()?)? != self.around)
+        Ok(self.surroundings(&fitting(plan), &links::snapshot()?)? != self.around)
     }
 
     fn surroundings(&self, plan: &Plan, links: &[Link]) -> Result<Surroundings, Error> {
@@ -554,7 +588,7 @@ impl Applier {
         let around = self.surroundings(plan, &links)?;
         let mut items = item::items(plan, &around);
         items.extend(sysctl::items(plan, &links, &around, original));
-        if !nft::is_available() {
+        if nft::check(nft::GUARD).is_err() {
             items.retain(|item| !matches!(item, Item::Guard(_)));
         }
         items.sort();
@@ -617,14 +651,18 @@ impl Applier {
         };
         let contest = old.map(|old| old.contest.clone()).unwrap_or_default();
         let listing = old.filter(|_| confirmed).and_then(|old| old.listing.clone());
-        Ok(Held { listing, contest, ..Held::new(Entry { item, before }, confirmed) })
+        let tried = old.is_some_and(|old| old.tried);
+        Ok(Held { listing, contest, tried, ..Held::new(Entry { item, before }, confirmed) })
     }
 
     /// Removes the entries from `keep` on, the last first; those that resist stay.
     fn remove_from(&mut self, netlink: &mut Netlink, keep: usize) -> Result<(), Error> {
         let mut result = Ok(());
         for at in (keep..self.entries.len()).rev() {
-            match remove(netlink, &self.entries[at].entry, &self.places) {
+            let entry = &self.entries[at].entry;
+            // A change that was never made may need a program that is missing to be undone.
+            let is_made = self.entries[at].tried;
+            match if is_made { remove(netlink, entry, &self.places) } else { Ok(()) } {
                 Ok(()) => drop(self.entries.remove(at)),
                 Err(error) => result = result.and(Err(error)),
             }
@@ -636,6 +674,18 @@ impl Applier {
         let entries: Vec<Entry> = self.entries.iter().map(|held| held.entry.clone()).collect();
         self.journal.store(&entries)
     }
+}
+
+/// The plan of a client as this host can have it: if IPv6 is off on the tunnel's interface and
+/// cannot be turned on, its IPv6 destinations are refused, and the rest works.
+fn fitting(plan: &Plan) -> Cow<'_, Plan> {
+    let has_ipv6 = plan.addresses.iter().any(|net| net.addr().is_ipv6());
+    if !has_ipv6 || plan.firewall.is_some() || !sysctl::is_ipv6_locked_off(&plan.device) {
+        return Cow::Borrowed(plan);
+    }
+    let mut plan = plan.clone();
+    plan.addresses.retain(|net| net.addr().is_ipv4());
+    Cow::Owned(plan)
 }
 
 /// Whether the kernel may have accepted ICMP redirects until this entry was in place.

@@ -10,6 +10,8 @@ pub(super) struct Held {
     pub(super) entry: Entry,
     /// This process made the change. A change by an earlier process may be incomplete.
     pub(super) confirmed: bool,
+    /// The change may have been made, by this process or an earlier one.
+    pub(super) tried: bool,
     /// The listing of its nftables table, taken right after it was written.
     pub(super) listing: Option<Value>,
     /// Its interface was created again.
@@ -20,7 +22,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn new(entry: Entry, confirmed: bool) -> Self {
         let contest = Contest::default();
-        Self { entry, confirmed, listing: None, is_stale: false, contest }
+        Self { entry, confirmed, tried: true, listing: None, is_stale: false, contest }
     }
 
     pub(super) fn is_kill_switch(&self) -> bool {

@@ -120,19 +120,18 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::Other => {
                 return Ok(Read::Damaged(error.to_string()));
             }
-            file => file.map_err(|error| Error::os(format!("read {}", path.display()), error))?,
+            file => file.map_err(|error| Error::file("read", &path, error))?,
         };
         let mut text = Vec::new();
         let read = file.take(LEN_MAX).read_to_end(&mut text);
-        read.map_err(|error| Error::os(format!("read {}", path.display()), error))?;
+        read.map_err(|error| Error::file("read", &path, error))?;
         Ok(parse(&text).map_or_else(Read::Damaged, Read::Contents))
     }
 
     /// Writes all entries; without any, the files are removed.
     pub(crate) fn store(&self, entries: &[Entry]) -> Result<(), Error> {
         let path = self.dir.join(FILE);
-        self.replace(&path, entries)
-            .map_err(|error| Error::os(format!("write {}", path.display()), error))
+        self.replace(&path, entries).map_err(|error| Error::file("write", &path, error))
     }
 
     fn replace(&self, path: &Path, entries: &[Entry]) -> io::Result<()> {
@@ -159,11 +158,16 @@ impl Journal {
         let contents = Contents { version: VERSION, boot: boot(), entries: entries.to_vec() };
         let text = serde_json::to_vec_pretty(&contents)?;
         let new = self.dir.join(FILE_NEW);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(PRIVATE);
-        let mut file = plain::open(&new, &mut options)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
+        if let Err(error) = write_new(&new, &text) {
+            let is_full = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
+            if !is_full {
+                return Err(error);
+            }
+            // On a full disk the copy makes room: a tunnel that cannot follow its network is worse
+            // than a journal without a copy.
+            unless_missing(fs::remove_file(before))?;
+            write_new(&new, &text)?;
+        }
         unless_missing(fs::rename(path, before))?;
         fs::rename(&new, path)
     }
@@ -171,6 +175,15 @@ impl Journal {
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
     }
+}
+
+/// Writes a file and waits until it is on the disk.
+fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(PRIVATE);
+    let mut file = plain::open(path, &mut options)?;
+    file.write_all(text)?;
+    file.sync_all()
 }
 
 /// The result of reading one file of the journal.

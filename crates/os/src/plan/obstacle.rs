@@ -31,7 +31,7 @@ pub enum Obstacle {
         to: Vec<IpNet>,
         /// The link's name.
         link: String,
-        /// Other programs' rules of that family that precede the tunnel's.
+        /// Other programs' rules that precede the tunnel's and may lead there.
         rules: Vec<ForeignRule>,
     },
     /// A packet filter drops forwarded packets by default, and does not know the tunnel.
@@ -51,7 +51,7 @@ pub(super) fn of(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
     if let Some(device) = device.and_then(|item| item.device()).filter(|_| forwards) {
         match nft::ruleset() {
             // Without nft, assume that there is no nftables filter in the way.
-            Err(Error::NftMissing { .. }) => {}
+            Err(error) if error.is_without_nft() => {}
             ruleset => found.extend(drops_forwarded(&ruleset?, device)),
         }
     }
@@ -72,9 +72,10 @@ fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
         }
         let way = way_out(&mut netlink, address);
         let way = way.map_err(|error| Error::os(format!("ask for the route to {net}"), error))?;
-        let link = way.and_then(|index| links.iter().find(|link| link.index == index));
+        let Some((index, table)) = way else { continue };
+        let link = links.iter().find(|link| link.index == index);
         if let Some(link) = link.filter(|link| link.name != *device) {
-            let rules = present.rules_before(net.addr().is_ipv6());
+            let rules = present.rules_before(address, table);
             let same = found.iter_mut().find_map(|known| match known {
                 Obstacle::Bypass { to, link: by, rules: of }
                     if *by == link.name && *of == rules =>

@@ -20,8 +20,8 @@ use netlink_packet_route::{
     RouteNetlinkMessage,
     address::{AddressAttribute, AddressMessage},
     link::{LinkAttribute, LinkFlags, LinkMessage},
-    route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
-    rule::{RuleAttribute, RuleMessage},
+    route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType},
+    rule::{RuleAttribute, RuleFlags, RuleMessage},
 };
 
 use super::{TABLE, TABLE_REPLIES, item::Item, routing, sysctl};
@@ -119,24 +119,28 @@ impl Present {
         }
     }
 
-    /// Rules of other programs that come before Rove's, of one family.
-    pub(super) fn rules_before(&self, v6: bool) -> Vec<ForeignRule> {
-        let of_family = self.rules.iter().filter(|rule| rule.header.family == routing::family(v6));
-        let foreign = of_family.filter_map(|rule| {
-            let (mut priority, mut table) = (0, u32::from(rule.header.table));
+    /// Rules of other programs that come before Rove's and may have sent a packet of this host for
+    /// `address` to `table`. The kernel does not tell which rule it followed.
+    pub(super) fn rules_before(&self, address: IpAddr, table: u32) -> Vec<ForeignRule> {
+        let family = routing::family(address.is_ipv6());
+        let before = self.rules.iter().filter(|rule| {
+            let is_ours = rule.attributes.contains(&routing::originator());
+            rule.header.family == family && !is_ours && fits(rule, address)
+        });
+        let before = before.filter_map(|rule| {
+            let (mut priority, mut leads_to) = (0, u32::from(rule.header.table));
             for attribute in &rule.attributes {
                 match attribute {
                     RuleAttribute::Priority(value) => priority = *value,
-                    RuleAttribute::Table(value) => table = *value,
+                    RuleAttribute::Table(value) => leads_to = *value,
                     _ => {}
                 }
             }
             // Priority 0 is the kernel's own rule for addresses of this host.
             let is_before = priority > 0 && priority <= super::RULE_PRIORITY_TUNNEL;
-            (is_before && !rule.attributes.contains(&routing::originator()))
-                .then_some(ForeignRule { priority, table })
+            (is_before && leads_to == table).then_some(ForeignRule { priority, table })
         });
-        foreign.collect()
+        before.collect()
     }
 }
 
@@ -154,6 +158,32 @@ pub(super) fn is_closed() -> Result<bool, Error> {
     Ok(false)
 }
 
+/// Whether a rule fits a packet of this host without a mark and without a chosen source address, as
+/// the kernel would match it (`fib_rule_match` in net/core/fib_rules.c).
+fn fits(rule: &RuleMessage, address: IpAddr) -> bool {
+    let (mut mark, mut mask) = (None, u32::MAX);
+    let mut fits = true;
+    for attribute in &rule.attributes {
+        match attribute {
+            RuleAttribute::Destination(net) => {
+                let net = IpNet::new(*net, rule.header.dst_len);
+                fits &= net.is_ok_and(|net| net.contains(&address));
+            }
+            RuleAttribute::Iifname(name) => fits &= name == "lo",
+            RuleAttribute::FwMark(value) => mark = Some(*value),
+            RuleAttribute::FwMask(value) => mask = *value,
+            RuleAttribute::Source(_)
+            | RuleAttribute::Oifname(_)
+            | RuleAttribute::IpProtocol(_)
+            | RuleAttribute::SourcePortRange(_)
+            | RuleAttribute::DestinationPortRange(_) => fits = false,
+            _ => {}
+        }
+    }
+    fits &= mark.is_none_or(|mark| mark & mask == 0);
+    fits != rule.header.flags.contains(RuleFlags::Invert)
+}
+
 /// A routing rule of another program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForeignRule {
@@ -163,18 +193,25 @@ pub struct ForeignRule {
     pub table: u32,
 }
 
-/// The link on which the kernel would send an unmarked packet to `address`; `None` if on none.
-pub(super) fn way_out(netlink: &mut Netlink, address: IpAddr) -> io::Result<Option<u32>> {
+/// The link on which the kernel would send an unmarked packet to `address`, and the table that says
+/// so; `None` if on none.
+pub(super) fn way_out(netlink: &mut Netlink, address: IpAddr) -> io::Result<Option<(u32, u32)>> {
     let mut message = RouteMessage::default();
     message.header.address_family = routing::family(address.is_ipv6());
     message.header.destination_prefix_length = if address.is_ipv6() { 128 } else { 32 };
+    message.header.flags = RouteFlags::LookupTable;
     message.attributes.push(RouteAttribute::Destination(address.into()));
     let asked = netlink.get(RouteNetlinkMessage::GetRoute(message), |entry| match entry {
         RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Unicast => {
-            route.attributes.iter().find_map(|attribute| match attribute {
-                RouteAttribute::Oif(index) => Some(*index),
-                _ => None,
-            })
+            let (mut link, mut table) = (None, u32::from(route.header.table));
+            for attribute in &route.attributes {
+                match attribute {
+                    RouteAttribute::Oif(index) => link = Some(*index),
+                    RouteAttribute::Table(number) => table = *number,
+                    _ => {}
+                }
+            }
+            link.map(|link| (link, table))
         }
         _ => None,
     });

@@ -96,10 +96,18 @@ pub(super) fn remove_device(netlink: &mut Netlink, name: &str) -> Result<(), Err
 
 pub(super) fn add_address(netlink: &mut Netlink, device: &str, net: IpNet) -> Result<(), Error> {
     let index = index_of(device)?;
-    netlink
-        .change(RouteNetlinkMessage::NewAddress(address(index, net)), NLM_F_CREATE | NLM_F_EXCL)
-        .or_else(unless_present)
-        .map_err(|error| Error::os(format!("give {device} the address {net}"), error))?;
+    let mut add = || {
+        netlink
+            .change(RouteNetlinkMessage::NewAddress(address(index, net)), NLM_F_CREATE | NLM_F_EXCL)
+            .or_else(unless_present)
+    };
+    let mut added = add();
+    // A person who turns IPv6 off on all interfaces turns it off in the tunnel, too.
+    if net.addr().is_ipv6() && added.is_err() && sysctl::is_ipv6_off(device) {
+        sysctl::turn_ipv6_on(device)?;
+        added = add();
+    }
+    added.map_err(|error| Error::os(format!("give {device} the address {net}"), error))?;
     if net.addr().is_ipv6() {
         leave_multicast(netlink, index);
     }

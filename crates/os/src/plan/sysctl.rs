@@ -33,6 +33,26 @@ pub(super) fn has_ipv6() -> bool {
     PathBuf::from(ROOT).join("ipv6").exists()
 }
 
+/// Whether IPv6 is off on an interface.
+pub(super) fn is_ipv6_off(device: &str) -> bool {
+    read(&disable_ipv6(device)).is_ok_and(|value| value != "0")
+}
+
+/// Whether IPv6 is off on an interface, and this process cannot turn it on.
+pub(super) fn is_ipv6_locked_off(device: &str) -> bool {
+    is_ipv6_off(device) && !may_write(&disable_ipv6(device))
+}
+
+/// Turns IPv6 on for an interface of Rove.
+pub(super) fn turn_ipv6_on(device: &str) -> Result<(), Error> {
+    let failed = |_| Error::Ipv6Off { interface: device.to_owned() };
+    write(&disable_ipv6(device), "0").map_err(failed)
+}
+
+fn disable_ipv6(device: &str) -> String {
+    format!("ipv6/conf/{device}/disable_ipv6")
+}
+
 /// The settings that `plan` needs on a host with these links. `original` tells the value that a
 /// setting had before Rove changed it, or has.
 pub(super) fn items(

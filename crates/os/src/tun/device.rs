@@ -8,6 +8,7 @@ use std::{
         fd::{AsRawFd, OwnedFd},
         unix::fs::OpenOptionsExt,
     },
+    path::Path,
 };
 
 use super::{Offload, TunOptions};
@@ -63,7 +64,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
 fn open_error(error: io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Error::NoTunDevice,
-        Some(_) | None => Error::os(format!("open {TUN_DEVICE}"), error),
+        Some(_) | None => Error::file("open", Path::new(TUN_DEVICE), error),
     }
 }
 

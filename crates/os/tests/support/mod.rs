@@ -133,9 +133,9 @@ pub(crate) fn tun(what: &str, options: rove_os::tun::TunOptions<'_>) -> rove_os:
     use rove_os::error::Error;
     match rove_os::tun::Tun::open(options) {
         Ok(tun) => tun,
-        Err(error @ (Error::NoTunDevice | Error::NoPrivilege { .. })) => {
-            skip_inside(what, &error.to_string())
-        }
+        Err(
+            error @ (Error::NoTunDevice | Error::FileDenied { .. } | Error::NoPrivilege { .. }),
+        ) => skip_inside(what, &error.to_string()),
         Err(error) => panic!("{error}"),
     }
 }

@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rove_api::{Changed, ClientStatus, Link, LinkUse, Portal};
-use rove_client::{Carries, Config, Wishes, left_behind};
+use rove_client::{Carries, Config, KillSwitch, Left, Wishes, left_behind};
 use rove_host::config::LogFormat;
 use rove_host::control::{self, AskError, Request};
 use rove_host::home::{Home, Role};
@@ -56,8 +56,8 @@ pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Re
         return run(home, &args, format, &mut |carries| {
             notify(&[sd_notify::NotifyState::Ready]);
             carries.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-            if let Err(error) = output::line(&carries.line) {
-                tracing::warn!("cannot print that the tunnel carries: {error:#}");
+            if let Err(error) = log::print(&carries.line) {
+                tracing::warn!("cannot print that the tunnel carries: {error}");
             }
             Ok(())
         });
@@ -114,8 +114,10 @@ fn run(
     };
     run().map_err(|error| match left_behind(home).map(|left| left.kill_switch) {
         // Else nobody would know why the network is gone.
-        Ok(true) => anyhow!("{error:#}; the kill switch stands: `rove down` lifts it"),
-        Ok(false) | Err(_) => error,
+        Ok(KillSwitch::Stands | KillSwitch::Unseen) => {
+            anyhow!("{error:#}; the kill switch stands: `rove down` lifts it")
+        }
+        Ok(KillSwitch::None | KillSwitch::Gone) | Err(_) => error,
     })
 }
 
@@ -373,16 +375,26 @@ fn portal(portal: &Portal) -> String {
 fn not_running(home: &Home) -> ClientStatus {
     let left = left_behind(home);
     let stands = left.as_ref().map(|left| left.kill_switch);
-    let doing = match (&stands, home.other()) {
-        (Ok(false), _) if left.as_ref().is_ok_and(|left| left.rest) => {
-            "down; a process that was killed left routes and rules: `rove up`, or `rove down`"
-                .into()
+    let cure = "`rove up`, or `rove down`";
+    let doing = match (&left, home.other()) {
+        (Ok(Left { kill_switch: KillSwitch::Stands, .. }), _) => {
+            format!("down; the kill switch lets nothing out: {cure}")
         }
-        (Ok(true), _) => "down; the kill switch lets nothing out: `rove up`, or `rove down`".into(),
+        (Ok(Left { kill_switch: KillSwitch::Gone, .. }), _) => format!(
+            "down; the kill switch was removed by another program, and packets leave in clear: \
+             {cure}"
+        ),
+        (Ok(Left { kill_switch: KillSwitch::Unseen, .. }), _) => format!(
+            "down; a kill switch was set, and whether it is in place cannot be seen: {cure}"
+        ),
+        (Ok(Left { rest: true, .. }), _) => {
+            format!("down; a process that was killed left routes and rules: {cure}")
+        }
         (Err(error), _) => format!("down; whether a kill switch stands is not known: {error:#}"),
-        (Ok(false), Some(other)) => format!("down: connect with `rove up`; {other}"),
-        (Ok(false), None) => "down: connect with `rove up`".to_owned(),
+        (Ok(_), Some(other)) => format!("down: connect with `rove up`; {other}"),
+        (Ok(_), None) => "down: connect with `rove up`".to_owned(),
     };
+    let stands = stands.map(|stands| stands != KillSwitch::None && stands != KillSwitch::Gone);
     ClientStatus { doing, kill_switch: stands.ok(), ..ClientStatus::default() }
 }
 

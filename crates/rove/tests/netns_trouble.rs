@@ -1,0 +1,263 @@
+//! A failure around a node: of its output, of its disk, of a program that it needs. None of them
+//! ends a node, and each has a true line with its cure.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod support;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, PipeReader, Write};
+use std::process::{Command, Stdio};
+
+use rustix::fs::OFlags;
+use support::Ran;
+use support::netns::{
+    Lab, Running, download, edit, in_namespace, need_program, own_etc, pattern, reaches,
+    serve_pattern, sh, wait_until,
+};
+
+const WEB: &str = "198.51.100.80:80";
+
+/// Where a node prints to in vain. The reader keeps a pipe open that nobody reads.
+fn useless_outputs() -> Vec<(&'static str, File, Option<PipeReader>)> {
+    let (reader, closed) = io::pipe().unwrap();
+    drop(reader);
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (reader, mut unread) = io::pipe().unwrap();
+    rustix::fs::fcntl_setfl(&unread, OFlags::NONBLOCK).unwrap();
+    while unread.write(&[b'x'; 512]).is_ok() {}
+    rustix::fs::fcntl_setfl(&unread, OFlags::empty()).unwrap();
+    let file = |pipe: io::PipeWriter| File::from(std::os::fd::OwnedFd::from(pipe));
+    vec![
+        ("a closed pipe", file(closed), None),
+        ("a full disk", full, None),
+        ("a pipe that nobody reads", file(unread), Some(reader)),
+    ]
+}
+
+fn start_on(lab: &Lab, host: &str, line: &str, output: &File) -> Running {
+    let mut command = lab.command(host, line);
+    command.stdin(Stdio::null()).stdout(output.try_clone().unwrap());
+    Running { child: command.stderr(output.try_clone().unwrap()).spawn().unwrap() }
+}
+
+fn status(lab: &Lab) -> String {
+    lab.rove("client", "status").out
+}
+
+#[test]
+fn no_process_ends_for_a_line_that_cannot_be_printed() {
+    in_namespace("no_process_ends_for_a_line_that_cannot_be_printed", || {
+        need_program("a terminal that closes", "script");
+        let lab = Lab::new("lost lines");
+        let gateway = lab.gateway();
+        serve_pattern("server", WEB, 1_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        assert_eq!(gateway.terminate(), Some(0));
+        for (what, output, _reader) in useless_outputs() {
+            let mut gateway = start_on(&lab, "gateway", "gateway run", &output);
+            let mut client = start_on(&lab, "client", "up --foreground", &output);
+            wait_until(what, || status(&lab).contains("carrying     yes"));
+            for node in [&client, &gateway] {
+                // A reload that succeeds or fails is logged.
+                sh(&format!("kill -HUP {}", node.child.id()));
+            }
+            for _ in 0..2 {
+                let rules = || sh("ip -n client rule");
+                wait_until(what, || rules().contains("5191:"));
+                sh("ip -n client rule del pref 5191");
+                wait_until(what, || rules().contains("5191:"));
+            }
+            assert_eq!(download("client", WEB).unwrap(), pattern(1_000), "{what}");
+            for node in [&mut client, &mut gateway] {
+                assert_eq!(node.child.try_wait().unwrap(), None, "{what}");
+            }
+            assert_eq!(client.terminate(), Some(0), "{what}");
+            assert_eq!(gateway.terminate(), Some(0), "{what}");
+        }
+        // Commands whose reader has gone away, or whose disk is full.
+        let commands = ["--help", "completions bash", "status", "paths", "check", "gateway status"];
+        for (what, output, _reader) in useless_outputs().into_iter().take(2) {
+            for line in commands {
+                let mut command = lab.command("client", line);
+                let ran = command.stdin(Stdio::null()).stdout(output.try_clone().unwrap());
+                let ran = Ran::of(ran.output().unwrap());
+                assert!(matches!(ran.code, Some(0 | 1)), "{line}, {what}: {ran:?}");
+                assert!(!ran.err.contains("panicked"), "{line}, {what}: {ran:?}");
+            }
+        }
+        // The guide's gateway, whose terminal closes: the kernel sends SIGHUP.
+        let home = lab.home("gateway");
+        let line = format!("{} gateway run --dir {}", support::binary(), home.display());
+        let mut terminal = support::netns::on("gateway", "script");
+        terminal.args(["-q", "-c", &line, "/dev/null"]).stdin(Stdio::piped());
+        let mut terminal = terminal.stdout(Stdio::null()).spawn().unwrap();
+        let status = || lab.rove("gateway", "gateway status").out;
+        let is_running = || status().contains("state         running");
+        wait_until("the gateway runs", is_running);
+        let pid = fs::read_to_string(home.join("gateway.state/lock")).unwrap();
+        terminal.kill().unwrap();
+        terminal.wait().unwrap();
+        // Its log lines have nowhere to go from now on.
+        lab.rove("gateway", "reload").ok();
+        assert!(is_running() && fs::exists(format!("/proc/{}", pid.trim())).unwrap());
+        sh(&format!("kill -TERM {}", pid.trim()));
+        wait_until("it ends", || !fs::exists(format!("/proc/{}", pid.trim())).unwrap());
+    });
+}
+
+#[test]
+fn a_full_disk_ends_no_client() {
+    in_namespace("a_full_disk_ends_no_client", || {
+        own_etc();
+        let lab = Lab::new("a full disk");
+        let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
+        lab.rove("gateway", &format!("{line} --dns 10.77.0.1")).ok();
+        edit(&lab.home("gateway").join("gateway.toml"), "nat = true", "nat = false");
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 1_000);
+        let home = lab.home("client");
+        fs::create_dir(&home).unwrap();
+        sh(&format!("mount -t tmpfs -o size=16m,mode=711 none {}", home.display()));
+        let before = lab.state_of("client");
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let full = home.join("full");
+        let fill = || {
+            let _ = Command::new("dd")
+                .args(["if=/dev/zero", "bs=4k", &format!("of={}", full.display())])
+                .output()
+                .unwrap();
+            assert!(fs::write(home.join("more"), [1; 8_192]).is_err(), "the disk is full");
+            let _ = fs::remove_file(home.join("more"));
+        };
+        fill();
+        // Another link: its settings are part of the plan, and so of the journal.
+        support::netns::second_cable();
+        let setting = "cat /proc/sys/net/ipv4/conf/second/accept_redirects";
+        let refuses = || sh(&format!("nsenter --net=/run/netns/client {setting}")).trim() == "0";
+        wait_until("the new link is part of the plan", refuses);
+        // Others change the host: what is put back is logged.
+        sh("ip -n client rule del pref 5191");
+        wait_until("the rule is back", || sh("ip -n client rule").contains("5191:"));
+        fs::write("/etc/resolv.conf", "nameserver 192.0.2.99\n").unwrap();
+        wait_until("the name server is back", || {
+            fs::read_to_string("/etc/resolv.conf").unwrap().contains("10.77.0.1")
+        });
+        sh("ip -n client link set to-router down");
+        wait_until("it moved", || download("client", WEB).is_ok());
+        lab.rove("client", "reload").ok();
+        assert!(status(&lab).contains("carrying     yes"), "{}", status(&lab));
+        assert_eq!(lab.rove("client", "down").ok(), "down\n");
+        assert_eq!(fs::read_to_string("/etc/resolv.conf").unwrap(), "nameserver 192.0.2.99\n");
+        sh("ip -n client link del second
+            ip -n client link set to-router up
+            ip -n client route replace default via 203.0.113.254
+            ip -n client route replace default via 2001:db8:c::1");
+        // A start on a full disk works, or says why and leaves nothing.
+        let started = lab.rove("client", "up --kill-switch");
+        if started.code != Some(0) {
+            assert!(started.err.contains("No space left"), "{started:?}");
+        }
+        lab.rove("client", "down").ok();
+        fs::remove_file(&full).unwrap();
+        fs::write("/etc/resolv.conf", "nameserver 192.0.2.53\n").unwrap();
+        sh("ip -n client addr replace 2001:db8:c::2/64 dev to-router nodad
+            ip -n client route replace default via 2001:db8:c::1");
+        lab.becomes("client", &before);
+        lab.rove("client", "up").ok();
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// Gives this test an nft of its own, which it may change.
+fn own_nft() {
+    sh("mkdir /run/sbin && cp -r /usr/sbin/. /run/sbin/ && mount --bind /run/sbin /usr/sbin");
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_named_and_leaves_nothing() {
+    in_namespace("a_program_that_cannot_be_started_is_named_and_leaves_nothing", || {
+        need_program("the packet filter", "nft");
+        own_nft();
+        let lab = Lab::new("a program that cannot be started");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        let before = lab.state_of("client");
+        sh("chmod 644 /usr/sbin/nft");
+        let why = "needs the program nft, but /usr/sbin/nft cannot be started";
+        let error = lab.rove("client", &format!("up {invite} --kill-switch")).fails();
+        assert!(error.contains(&format!("the kill switch {why}")), "{error}");
+        assert!(error.contains("chmod 755") && !error.contains("run as root"), "{error}");
+        assert_eq!(lab.rove("client", "down").ok(), "not up\n");
+        // A tunnel without the packet filter is better than none.
+        let up = lab.rove("client", "up");
+        assert!(up.err.contains("not guarded") && up.err.contains(why), "{up:?}");
+        assert!(status(&lab).contains(why), "{}", status(&lab));
+        assert_eq!(lab.rove("client", "down").ok(), "down\n");
+        sh("chmod 755 /usr/sbin/nft");
+        lab.becomes("client", &before);
+        // A program for another machine: the kernel says so when it is started.
+        sh("mv /usr/sbin/nft /usr/sbin/nft.kept && printf 'no program' > /usr/sbin/nft
+            chmod 755 /usr/sbin/nft");
+        let error = lab.rove("client", "up --kill-switch").fails();
+        assert!(error.contains("nft") && !error.contains("run as root"), "{error}");
+        lab.rove("client", "up").ok();
+        assert_eq!(lab.rove("client", "down").ok(), "down\n");
+        sh("mv /usr/sbin/nft.kept /usr/sbin/nft");
+        lab.becomes("client", &before);
+
+        // A crash, and what is left cannot be taken away without the program.
+        lab.rove("client", "up --kill-switch").ok();
+        let pid = fs::read_to_string(lab.home("client").join("client.state/lock")).unwrap();
+        sh(&format!("kill -KILL {}", pid.trim()));
+        sh("chmod 644 /usr/sbin/nft");
+        let error = lab.rove("client", "down").fails();
+        assert!(error.contains(why), "{error}");
+        assert!(status(&lab).contains("cannot be seen"), "{}", status(&lab));
+        sh("chmod 755 /usr/sbin/nft");
+        assert!(status(&lab).contains("the kill switch lets nothing out"), "{}", status(&lab));
+        sh("nsenter --net=/run/netns/client nft flush ruleset");
+        let told = "the kill switch was removed by another program, and packets leave in clear";
+        assert!(status(&lab).contains(told), "{}", status(&lab));
+        assert_eq!(lab.rove("client", "down").ok(), "down\n");
+        lab.becomes("client", &before);
+    });
+}
+
+#[test]
+fn ipv6_that_is_off_keeps_no_tunnel_down() {
+    in_namespace("ipv6_that_is_off_keeps_no_tunnel_down", || {
+        let lab = Lab::new("IPv6 that is off");
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 1_000);
+        let invite = lab.invite("laptop");
+        let set = |name: &str, value: u8| {
+            let file = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+            sh(&format!("nsenter --net=/run/netns/client sh -c 'echo {value} > {file}'"));
+        };
+        // Somebody turns it off everywhere: the tunnel's own address is put back.
+        lab.rove("client", &format!("up {invite}")).ok();
+        let has_address = || sh("ip -n client -6 addr show dev rove0").contains("fd77::2/64");
+        assert!(has_address());
+        set("all", 1);
+        wait_until("the address is back", has_address);
+        wait_until("nothing is wrong", || !status(&lab).contains("problem"));
+        lab.rove("client", "down").ok();
+        // A container: it is off, and nothing can turn it on.
+        set("default", 1);
+        sh("mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys");
+        let before = lab.state_of("client");
+        let up = lab.rove("client", "up");
+        assert_eq!(up.code, Some(0), "{up:?}");
+        let told = "no IPv6 in the tunnel: IPv6 is off on rove0";
+        assert!(up.err.contains(told) && up.err.contains("--sysctl"), "{up:?}");
+        assert!(status(&lab).contains(told), "{}", status(&lab));
+        assert_eq!(download("client", WEB).unwrap(), pattern(1_000));
+        assert!(!reaches("client", "[2001:db8:b::80]:80"), "no IPv6 leaves in clear");
+        assert_eq!(lab.rove("client", "down").ok(), "down\n");
+        lab.becomes("client", &before);
+    });
+}
