@@ -6,7 +6,7 @@
 //! how many were lost.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -28,22 +28,22 @@ const READER_WITHIN: Duration = Duration::from_millis(50);
 
 /// Starts logging to standard error, once per process.
 pub fn start(config: LogConfig, format: Option<LogFormat>) {
-    start_on(io::stderr(), io::stderr().is_terminal(), config, format);
+    start_on(io::stderr(), config, format);
 }
 
 /// Starts logging to `file`, which takes the place of standard error.
 pub fn start_in(file: LogFile, config: LogConfig, format: Option<LogFormat>) {
-    start_on(file, false, config, format);
+    start_on(file, config, format);
 }
 
-fn start_on<W>(to: W, ansi: bool, config: LogConfig, format: Option<LogFormat>)
+fn start_on<W>(to: W, config: LogConfig, format: Option<LogFormat>)
 where
     W: Write + AsFd + Send + 'static,
 {
     let format = format.unwrap_or(config.format);
     let lines = Mutex::new(Lines { to, format, lost: 0 });
     let builder = tracing_subscriber::fmt().with_max_level(level(config)).with_target(false);
-    let builder = builder.with_writer(lines).with_ansi(ansi);
+    let builder = builder.with_writer(lines).with_ansi(false);
     let started = match format {
         LogFormat::Text => builder.compact().try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
@@ -52,18 +52,16 @@ where
     drop(started);
 }
 
-/// Prints a line on standard output for people, unless nobody reads it.
+/// Prints a line for people on standard output or standard error, unless nobody reads it.
 ///
 /// # Errors
 /// Why the line is not printed.
-pub fn print(line: &str) -> io::Result<()> {
-    let out = io::stdout();
-    if !takes_line(out.as_fd(), READER_WITHIN) {
-        return Err(io::Error::other("nobody reads the standard output"));
+pub fn print(mut to: impl Write + AsFd, line: &str) -> io::Result<()> {
+    if !takes_line(to.as_fd(), READER_WITHIN) {
+        return Err(io::Error::other("nobody reads what is printed"));
     }
-    let mut out = out.lock();
-    writeln!(out, "{line}")?;
-    out.flush()
+    writeln!(to, "{line}")?;
+    to.flush()
 }
 
 /// Log lines, some of which may be lost. Writing never fails: `tracing_subscriber` would report

@@ -8,7 +8,6 @@
 mod cli;
 mod command;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -21,7 +20,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let line = format!("{error:#}").replace(['\n', '\r'], " ");
             // If standard error is closed, there is nowhere to report this.
-            let _ = writeln!(std::io::stderr(), "rove: {line}");
+            let _ = rove_host::log::print(std::io::stderr(), &format!("rove: {line}"));
             ExitCode::FAILURE
         }
     }

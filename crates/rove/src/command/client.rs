@@ -56,7 +56,7 @@ pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Re
         return run(home, &args, format, &mut |carries| {
             notify(&[sd_notify::NotifyState::Ready]);
             carries.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-            if let Err(error) = log::print(&carries.line) {
+            if let Err(error) = log::print(io::stdout(), &carries.line) {
                 tracing::warn!("cannot print that the tunnel carries: {error}");
             }
             Ok(())

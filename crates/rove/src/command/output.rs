@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use rove_api::Problem;
+use rove_host::log;
 use rove_host::values::spelt;
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ pub(super) fn line(text: &str) -> Result<()> {
 /// Tells of something beside the answer, on standard error.
 pub(super) fn warning(text: &str) {
     // With standard error gone nobody is left to tell.
-    let _ = writeln!(io::stderr(), "rove: {text}");
+    let _ = log::print(io::stderr(), &format!("rove: {text}"));
 }
 
 /// Prints a value as JSON on one line.
