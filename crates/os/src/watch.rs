@@ -57,6 +57,7 @@ const NFGENMSG_LEN: usize = 4;
 /// Bytes of `rtmsg` before the attributes, and the position of the table in it.
 const RTMSG_LEN: usize = 12;
 const RTMSG_TABLE: usize = 4;
+const RTMSG_PROTOCOL: usize = 5;
 const RTA_TABLE: u16 = 15;
 /// The type part of an attribute's type, without its flags.
 const NLA_TYPE_MASK: u16 = 0x3fff;
@@ -225,10 +226,17 @@ fn routing_change(message: Option<Message<'_>>) -> Option<Change> {
     let area = Area::Routing;
     let Some(message) = message else { return Some(Change { area, by: None }) };
     let concerns = match message.kind {
+        // Rove makes thousands of routes at once if thousands of networks are excluded.
+        libc::RTM_NEWROUTE if is_route_of_rove(message.body) => false,
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => route_table(message.body) == Some(plan::TABLE),
         _ => true,
     };
     concerns.then(|| Change { area, by: process(message.port, None) })
+}
+
+/// Whether a route has Rove's originator.
+fn is_route_of_rove(body: &[u8]) -> bool {
+    body.get(RTMSG_PROTOCOL) == Some(&plan::ROUTE_PROTOCOL)
 }
 
 fn route_table(body: &[u8]) -> Option<u32> {

@@ -14,8 +14,9 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rove_host::config::{
     ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, Source,
 };
+use rove_host::files::read_text;
 use rove_host::values::{DOMAINS_MAX, Domain, Lifetime, Misspelt, SUBNETS_MAX, parse_network};
-use rove_os::plan::Connection;
+use rove_os::plan::{Connection, EXCLUDED_MAX};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -31,7 +32,7 @@ pub use paths::{LinkScheduler, PathsConfig, Subflows};
 pub(crate) use proxy::{ProxyChoice, ProxyUrl};
 pub(crate) use qos::QosConfig;
 
-/// How many networks may be routed into the tunnel, or kept out of it.
+/// How many networks may be routed into the tunnel. Each is one rule of the packet filter.
 pub(crate) const ROUTES_MAX: usize = 256;
 const TIMEOUT: Lifetime = Lifetime::from_seconds(30);
 
@@ -100,6 +101,7 @@ struct RawClient {
     interface: Option<Spanned<String>>,
     route: Option<Spanned<Vec<Spanned<String>>>>,
     exclude: Option<Spanned<Vec<Spanned<String>>>>,
+    exclude_file: Option<Spanned<String>>,
     kill_switch: Option<bool>,
     allow_lan: Option<bool>,
     advertise: Option<Spanned<Vec<Spanned<String>>>>,
@@ -151,7 +153,10 @@ impl Config {
             Some(list) => parse_networks(source, key, list, max),
         };
         config.route = networks("client.route", &raw.route, ROUTES_MAX)?;
-        config.exclude = networks("client.exclude", &raw.exclude, ROUTES_MAX)?;
+        config.exclude = networks("client.exclude", &raw.exclude, EXCLUDED_MAX)?;
+        if let Some(file) = &raw.exclude_file {
+            config.exclude.extend(excluded_in(source, file)?);
+        }
         config.advertise = networks("client.advertise", &raw.advertise, SUBNETS_MAX)?;
         config.check().map_err(|error| source.invalid(&(0..0), "client", error))?;
         Ok(config)
@@ -211,6 +216,26 @@ fn excludes_all(exclude: &[IpNet]) -> Option<&'static str> {
     }
     // Global unicast addresses (RFC 4291 section 2.4, IANA).
     covers(Ipv6Net::new_assert([0x2000, 0, 0, 0, 0, 0, 0, 0].into(), 3).into()).then_some("IPv6")
+}
+
+/// The networks of a file with one on each line, as lists of countries' prefixes are published.
+/// Empty lines do not count, nor does anything behind a `#`.
+fn excluded_in(source: &Source, file: &Spanned<String>) -> Result<Vec<IpNet>, ConfigError> {
+    let key = "client.exclude-file";
+    let invalid = |what: String| source.invalid(&file.span(), key, what);
+    let path = source.beside(Path::new(file.get_ref()));
+    let text = read_text(&path).map_err(|error| invalid(error.to_string()))?;
+    let content = |line: &'_ str| line.split('#').next().unwrap_or_default().trim().to_owned();
+    let lines = text.lines().map(content).enumerate().filter(|(_, line)| !line.is_empty());
+    let parse = |(number, line): (usize, String)| {
+        parse_network(&line)
+            .map_err(|error| invalid(format!("{}:{}: {error}", path.display(), number + 1)))
+    };
+    let nets: Vec<IpNet> = lines.take(EXCLUDED_MAX + 1).map(parse).collect::<Result<_, _>>()?;
+    if nets.len() > EXCLUDED_MAX {
+        return Err(invalid(format!("has more than {EXCLUDED_MAX} networks: leave some out")));
+    }
+    Ok(nets)
 }
 
 fn parse_networks(

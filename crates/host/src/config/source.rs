@@ -52,6 +52,11 @@ impl Source {
         &self.text
     }
 
+    /// A path that the file names: relative to the file's directory, unless it is absolute.
+    pub fn beside(&self, path: &Path) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new(".")).join(path)
+    }
+
     /// The file's values in their raw shape.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         toml::from_str(&self.text).map_err(|error| {

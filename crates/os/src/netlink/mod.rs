@@ -18,6 +18,9 @@ use crate::error::Error;
 
 /// How long an answer may take. The kernel works synchronously: this only ends what is broken.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
+/// Changes that one call sends. If the kernel refused all of them, its answers would still fit half
+/// of a socket's usual receive buffer (`net.core.rmem_default`).
+const BATCH_MAX: usize = 128;
 /// How often a dump that was disturbed by a change is repeated.
 const DUMP_TRIES_MAX: u32 = 8;
 /// Flag of a dump during which something changed (linux/netlink.h).
@@ -55,6 +58,56 @@ impl Netlink {
                 }
                 if let NetlinkPayload::Error(error) = answer.payload {
                     return if error.code.is_none() { Ok(()) } else { Err(error.to_io()) };
+                }
+            }
+        }
+    }
+
+    /// Makes many changes of one kind; returns when the kernel has done or refused all. `excuse`
+    /// decides which refusals count. The first of these ends the work after its batch.
+    pub(crate) fn change_all(
+        &mut self,
+        messages: impl IntoIterator<Item = RouteNetlinkMessage>,
+        flags: u16,
+        excuse: impl Fn(io::Error) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut messages = messages.into_iter().peekable();
+        let mut batch = Vec::new();
+        while messages.peek().is_some() {
+            batch.clear();
+            let first = self.sequence.wrapping_add(1);
+            for count in 1..=BATCH_MAX {
+                let Some(message) = messages.next() else { break };
+                // The kernel reports every refusal. Of what it does, only the end matters.
+                let is_last = count == BATCH_MAX || messages.peek().is_none();
+                let acknowledged = if is_last { NLM_F_ACK } else { 0 };
+                self.append(&mut batch, message, acknowledged | flags);
+            }
+            self.socket.send_to(&batch, &SocketAddr::new(0, 0), 0)?;
+            self.finish_batch(first, &excuse)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the answers to the batch that began with the sequence number `first`.
+    fn finish_batch(
+        &self,
+        first: u32,
+        excuse: impl Fn(io::Error) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut done = Ok(());
+        loop {
+            let (bytes, _) = self.socket.recv_from_full()?;
+            for answer in Messages(&bytes) {
+                let answer = answer?;
+                let number = answer.header.sequence_number;
+                let is_of_batch = number.wrapping_sub(first) <= self.sequence.wrapping_sub(first);
+                let NetlinkPayload::Error(error) = answer.payload else { continue };
+                if is_of_batch && error.code.is_some() {
+                    done = done.and_then(|()| excuse(error.to_io()));
+                }
+                if number == self.sequence {
+                    return done;
                 }
             }
         }
@@ -135,15 +188,23 @@ impl Netlink {
     }
 
     fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.append(&mut bytes, message, flags);
+        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
+    }
+
+    /// Appends a request to a buffer, under the next sequence number.
+    fn append(&mut self, bytes: &mut Vec<u8>, message: RouteNetlinkMessage, flags: u16) {
         self.sequence = self.sequence.wrapping_add(1);
         let mut packet =
             NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
         packet.header.flags = NLM_F_REQUEST | flags;
         packet.header.sequence_number = self.sequence;
         packet.finalize();
-        let mut bytes = vec![0; packet.buffer_len()];
-        packet.serialize(&mut bytes);
-        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
+        let start = bytes.len();
+        // Messages start at multiples of four bytes.
+        bytes.resize(start + packet.buffer_len().next_multiple_of(4), 0);
+        packet.serialize(bytes.get_mut(start..).unwrap_or_default());
     }
 }
 

@@ -22,8 +22,8 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::ruleset::{
-    Table, accept, address, ct, drop, equals, matches, meta, networks_by_family, payload, refuse,
-    remove_of, set,
+    NetworkSet, Table, accept, address, ct, drop, equals, matches, meta, networks_by_family,
+    payload, refuse, remove_of, set,
 };
 use crate::plan::{
     Connection, GUARD_TABLE, GuardRules, KILL_SWITCH_TABLE, LocalNetwork, MARK, MARK_INBOUND,
@@ -87,14 +87,15 @@ impl Way {
 }
 
 /// The kill switch: three chains with the policy drop.
-pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> Vec<Value> {
+pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> (Vec<Value>, Vec<NetworkSet>) {
     let mut table = Table::new("inet", KILL_SWITCH_TABLE);
     for hook in ["output", "input", "forward"] {
         table.base_chain(hook, "filter", (hook, FILTER), "drop");
     }
     table.rules("output", beside(opening));
     table.rules("output", kept(opening, Way::Out, accept()));
-    table.rules("output", towards(Way::Out, &opening.destinations));
+    let excluded = excluded(&mut table, "excluded", Way::Out, &opening.destinations);
+    table.rules("output", excluded);
     if opening.allow_lan {
         table.rules("output", names(&[]));
         table.rules("output", opening.lan.iter().map(|local| on_link(local, Way::Out)));
@@ -102,7 +103,8 @@ pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> Vec<Value> {
     }
     // Programs notice a refusal at once, but a drop only after minutes.
     table.rules("output", [vec![refuse()]]);
-    table.rules("input", input(opening, sockets));
+    let excluded = self::excluded(&mut table, "excluded", Way::In, &opening.destinations);
+    table.rules("input", input(opening, sockets, excluded));
     table.rules("forward", through(opening));
     table.rules("forward", through_translators(opening));
     let inside: Vec<Value> = opening.own_links.iter().map(|link| json!(link)).collect();
@@ -110,18 +112,19 @@ pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> Vec<Value> {
         let both = [Way::In, Way::Out].map(|way| equals(way.link(), json!({ "set": inside })));
         table.rules("forward", [both.into_iter().chain([accept()]).collect()]);
     }
-    table.into_commands()
+    table.into_commands_and_sets()
 }
 
 /// The guard.
-pub(super) fn guard(guard: &GuardRules, sockets: Sockets) -> Vec<Value> {
+pub(super) fn guard(guard: &GuardRules, sockets: Sockets) -> (Vec<Value>, Vec<NetworkSet>) {
     let mut table = Table::new("inet", GUARD_TABLE);
     table.base_chain("arrivals", "filter", ("prerouting", MANGLE), "accept");
     table.rules("arrivals", arrivals(guard, sockets));
     table.base_chain("replies", "route", ("output", MANGLE), "accept");
     table.rules("replies", replies(guard));
     table.chain(DESTINATIONS);
-    table.rules(DESTINATIONS, destinations(guard));
+    let destinations = destinations(&mut table, guard);
+    table.rules(DESTINATIONS, destinations);
     table.base_chain("output", "filter", ("output", FILTER), "accept");
     table.rules("output", beside(&guard.opening));
     table.rules("output", kept(&guard.opening, Way::Out, accept()));
@@ -138,7 +141,7 @@ pub(super) fn guard(guard: &GuardRules, sockets: Sockets) -> Vec<Value> {
     table.rules("leaving", [replies_elsewhere(&guard.opening)]);
     table.base_chain("translate", "nat", ("postrouting", SOURCE_NAT), "accept");
     table.rules("translate", translate(guard));
-    table.into_commands()
+    table.into_commands_and_sets()
 }
 
 /// Removes the ARP table.
@@ -211,7 +214,7 @@ fn names(to: &[IpNet]) -> [Rule; 2] {
     })
 }
 
-fn input(opening: &Opening, sockets: Sockets) -> Vec<Rule> {
+fn input(opening: &Opening, sockets: Sockets, excluded: Vec<Rule>) -> Vec<Rule> {
     let mut rules = vec![
         vec![equals(Way::In.link(), json!("lo")), accept()],
         vec![equals(Way::In.link(), json!(opening.device)), accept()],
@@ -223,7 +226,7 @@ fn input(opening: &Opening, sockets: Sockets) -> Vec<Rule> {
     rules.extend(inside(opening, Way::In));
     rules.extend(kept(opening, Way::In, accept()));
     rules.extend(from_gateways(&gateways(opening), sockets));
-    rules.extend(towards(Way::In, &opening.destinations));
+    rules.extend(excluded);
     if opening.allow_lan {
         rules.extend(opening.lan.iter().map(|local| on_link(local, Way::In)));
         rules.extend(towards(Way::In, &groups()));
@@ -433,7 +436,7 @@ fn replies_elsewhere(opening: &Opening) -> Rule {
 
 /// Checks a packet that leaves on another link by the longest prefix of its destination, as routes
 /// do. If a network is both an exception and a destination of the tunnel, the exception wins.
-fn destinations(guard: &GuardRules) -> Vec<Rule> {
+fn destinations(table: &mut Table, guard: &GuardRules) -> Vec<Rule> {
     let opening = &guard.opening;
     let open = &opening.destinations;
     let (mut groups, mut lan) = (groups(), &opening.lan[..]);
@@ -460,7 +463,8 @@ fn destinations(guard: &GuardRules) -> Vec<Rule> {
         let of_length = |nets: &[IpNet]| -> Vec<IpNet> {
             nets.iter().filter(|net| net.prefix_len() == length).copied().collect()
         };
-        rules.extend(towards(Way::Out, &of_length(open)));
+        let name = format!("excluded_{length}");
+        rules.extend(excluded(table, &name, Way::Out, &of_length(open)));
         let quiet = networks_by_family(&of_length(&quiet)).into_iter();
         rules.extend(quiet.flat_map(|nets| names(&nets)));
         rules.extend(towards(Way::Out, &of_length(&groups)));
@@ -544,6 +548,20 @@ fn towards(way: Way, networks: &[IpNet]) -> Vec<Rule> {
         .into_iter()
         .map(|family| vec![address(way.remote(), &family), accept()])
         .collect()
+}
+
+/// The same for excluded networks, which are in named sets: there may be thousands, and both
+/// directions share a set.
+fn excluded(table: &mut Table, name: &str, way: Way, networks: &[IpNet]) -> Vec<Rule> {
+    let mut rule = |family: Vec<IpNet>| {
+        if family.iter().any(|net| net.prefix_len() == 0) {
+            return vec![address(way.remote(), &family), accept()];
+        }
+        let ip = if family.iter().any(|net| net.addr().is_ipv6()) { "ip6" } else { "ip" };
+        let set = table.networks(name, &family);
+        vec![equals(payload(ip, way.remote()), set), accept()]
+    };
+    networks_by_family(networks).into_iter().map(&mut rule).collect()
 }
 
 /// Accepts packets to (or from) a network on its own link.

@@ -26,8 +26,8 @@ use std::{
 
 use serde_json::Value;
 
-use self::client::Sockets;
 pub(crate) use self::client::groups;
+use self::{client::Sockets, ruleset::NetworkSet};
 use crate::{
     error::Error,
     plan::{GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening},
@@ -40,6 +40,10 @@ const POLL: Duration = Duration::from_millis(2);
 const SAID_MAX: u64 = 200;
 /// Bytes of a table's listing. A table with as many networks as a plan may have stays below.
 const LISTING_MAX: u64 = 4 << 20;
+/// Networks of a set in one transaction, where the kernel refuses more. Each takes 64 bytes (IPv4) or
+/// 88 bytes (IPv6) of a socket's usual send buffer of 208 KiB (`net.core.wmem_default`). Half as many
+/// would double the time, as nft reads the whole set for each part.
+const SET_PART_MAX: usize = 2_000;
 /// Where nft is, if not in PATH: a service's PATH often has no sbin.
 const PROGRAMS: [&str; 3] = ["nft", "/usr/sbin/nft", "/sbin/nft"];
 
@@ -74,7 +78,10 @@ fn unless_unknown(result: Result<(), Error>) -> Result<(), Error> {
 
 /// Puts the kill switch in place of an earlier one.
 pub(crate) fn install_kill_switch(opening: &Opening) -> Result<(), Error> {
-    with_sockets(|sockets| run(KILL_SWITCH, client::kill_switch(opening, sockets)))
+    with_sockets(|sockets| {
+        let (commands, sets) = client::kill_switch(opening, sockets);
+        run_with_sets(KILL_SWITCH, commands, &sets)
+    })
 }
 
 /// Installs rules that look up sockets, or else, on a kernel that cannot do that, those without.
@@ -92,7 +99,10 @@ pub(crate) fn remove_kill_switch() -> Result<(), Error> {
 
 /// Installs the guard in place of an earlier one.
 pub(crate) fn install_guard(guard: &GuardRules) -> Result<(), Error> {
-    with_sockets(|sockets| run(GUARD, client::guard(guard, sockets)))?;
+    with_sockets(|sockets| {
+        let (commands, sets) = client::guard(guard, sockets);
+        run_with_sets(GUARD, commands, &sets)
+    })?;
     unless_unknown(run(GUARD, client::arp(guard)))
 }
 
@@ -135,15 +145,31 @@ fn remove(what: &'static str, table: &str) -> Result<(), Error> {
 /// The kernel's listing of these tables of Rove, by family and name, for comparison with an earlier
 /// listing. It leaves out handles, which change with every transaction. `None` if the first table
 /// is missing.
-pub(crate) fn listing(tables: &[(&'static str, &'static str)]) -> Result<Option<Value>, Error> {
-    let listed = tables.iter().map(|&(family, table)| list(family, table));
+pub(crate) fn listing(
+    tables: &[(&'static str, &'static str)],
+    sets: Sets,
+) -> Result<Option<Value>, Error> {
+    let listed = tables.iter().map(|&(family, table)| list(family, table, sets));
     let listed = listed.collect::<Result<Vec<_>, _>>()?;
     Ok(listed.first().is_some_and(|first| !first.is_null()).then_some(Value::Array(listed)))
 }
 
+/// What a listing has of the contents of sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sets {
+    /// Everything.
+    Shown,
+    /// Nothing: with thousands of networks a listing would take seconds and tens of megabytes.
+    /// A program that changes a set of Rove, and no rule, is then not noticed.
+    Left,
+}
+
 /// One table; null if it is missing.
-fn list(family: &str, table: &'static str) -> Result<Value, Error> {
-    let output = nft(table, &["-j", "list", "table", family, table], String::new())?;
+fn list(family: &str, table: &'static str, sets: Sets) -> Result<Value, Error> {
+    let command = ["-j", "-t", "list", "table", family, table];
+    let arguments: Vec<&str> =
+        command.into_iter().filter(|word| sets == Sets::Left || *word != "-t").collect();
+    let output = nft(table, &arguments, String::new())?;
     if output.status.success() {
         let mut listing: Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| Error::NftRefused { what: table, said: error.to_string() })?;
@@ -183,7 +209,29 @@ fn remove_handles(value: &mut Value) {
 }
 
 fn run(what: &'static str, commands: Vec<Value>) -> Result<(), Error> {
-    let text = serde_json::json!({ "nftables": commands }).to_string();
+    run_with_sets(what, commands, &[])
+}
+
+/// Runs one transaction, which also fills sets of its tables. In a container with its own users,
+/// the kernel refuses a transaction with thousands of networks: nft may not enlarge its socket's
+/// buffer there. Then the sets are filled in parts. Until they are full, packets to some excluded
+/// networks are refused.
+fn run_with_sets(
+    what: &'static str,
+    commands: Vec<Value>,
+    sets: &[NetworkSet],
+) -> Result<(), Error> {
+    let whole = run_text(what, ruleset::text(&commands, sets));
+    let is_large = sets.iter().map(NetworkSet::len).sum::<usize>() > SET_PART_MAX;
+    if !is_large || !matches!(whole, Err(Error::NftRefused { .. })) {
+        return whole;
+    }
+    run_text(what, ruleset::text(&commands, &[]))?;
+    let mut parts = sets.iter().flat_map(|set| set.parts(SET_PART_MAX));
+    parts.try_for_each(|part| run_text(what, ruleset::text(&[], &[part])))
+}
+
+fn run_text(what: &'static str, text: String) -> Result<(), Error> {
     let output = nft(what, &["-j", "-f", "-"], text)?;
     if output.status.success() {
         return Ok(());

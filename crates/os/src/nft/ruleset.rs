@@ -22,18 +22,64 @@ pub(super) fn replace(table: &str) -> Vec<Value> {
     commands
 }
 
+/// A named set of networks of one family, which do not overlap.
+pub(super) struct NetworkSet {
+    table: &'static str,
+    name: String,
+    networks: Vec<IpNet>,
+}
+
+/// One transaction as text. The networks of sets are written directly, because as JSON values
+/// thousands of them would take tens of megabytes.
+pub(super) fn text(commands: &[Value], sets: &[NetworkSet]) -> String {
+    let commands = commands.iter().map(Value::to_string);
+    // Elements follow the commands that make their sets.
+    let commands: Vec<String> = commands.chain(sets.iter().map(NetworkSet::fill)).collect();
+    format!(r#"{{"nftables":[{}]}}"#, commands.join(","))
+}
+
+impl NetworkSet {
+    /// The command that adds the networks to the set.
+    fn fill(&self) -> String {
+        let Self { table, name, networks } = self;
+        let element = |net: &IpNet| {
+            let (address, length) = (net.network(), net.prefix_len());
+            format!(r#"{{"prefix":{{"addr":"{address}","len":{length}}}}}"#)
+        };
+        let elements: Vec<String> = networks.iter().map(element).collect();
+        let elements = elements.join(",");
+        format!(
+            r#"{{"add":{{"element":{{"family":"inet","table":"{table}","name":"{name}","elem":[{elements}]}}}}}}"#
+        )
+    }
+
+    /// The same set with at most `max` of its networks each.
+    pub(super) fn parts(&self, max: usize) -> impl Iterator<Item = Self> {
+        let (table, name) = (self.table, &self.name);
+        self.networks.chunks(max).map(move |part| {
+            let (name, networks) = (name.clone(), part.to_vec());
+            Self { table, name, networks }
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.networks.len()
+    }
+}
+
 /// A table that replaces one of the same name, built rule by rule.
 pub(super) struct Table {
     family: &'static str,
     name: &'static str,
     commands: Vec<Value>,
+    sets: Vec<NetworkSet>,
 }
 
 impl Table {
     pub(super) fn new(family: &'static str, name: &'static str) -> Self {
         let mut commands = remove_of(family, name);
         commands.push(json!({ "add": { "table": { "family": family, "name": name } } }));
-        Self { family, name, commands }
+        Self { family, name, commands, sets: Vec::new() }
     }
 
     /// Adds a chain at a hook.
@@ -57,6 +103,23 @@ impl Table {
         } } }));
     }
 
+    /// Adds a set for networks of one family, without overlaps, unless it is there. Returns an
+    /// expression for rules.
+    pub(super) fn networks(&mut self, name: &str, networks: &[IpNet]) -> Value {
+        let v6 = networks.first().is_some_and(|net| net.addr().is_ipv6());
+        let name = format!("{name}_v{}", if v6 { 6 } else { 4 });
+        let reference = json!(format!("@{name}"));
+        if self.sets.iter().any(|set| set.name == name) {
+            return reference;
+        }
+        self.commands.push(json!({ "add": { "set": {
+            "family": self.family, "table": self.name, "name": name,
+            "type": if v6 { "ipv6_addr" } else { "ipv4_addr" }, "flags": ["interval"],
+        } } }));
+        self.sets.push(NetworkSet { table: self.name, name, networks: networks.to_vec() });
+        reference
+    }
+
     /// Adds rules at the end of a chain.
     pub(super) fn rules(&mut self, chain: &str, rules: impl IntoIterator<Item = Vec<Value>>) {
         let rule = |expr| {
@@ -69,6 +132,11 @@ impl Table {
 
     pub(super) fn into_commands(self) -> Vec<Value> {
         self.commands
+    }
+
+    /// The commands, and the sets to fill.
+    pub(super) fn into_commands_and_sets(self) -> (Vec<Value>, Vec<NetworkSet>) {
+        (self.commands, self.sets)
     }
 }
 

@@ -361,7 +361,9 @@ impl Applier {
         let held = &mut self.entries[at];
         let tables = held.entry.item.filter_tables();
         if !tables.is_empty() {
-            let now = nft::listing(tables)?;
+            let contents =
+                if held.entry.item.has_sets() { nft::Sets::Left } else { nft::Sets::Shown };
+            let now = nft::listing(tables, contents)?;
             return Ok(match (now, &held.listing) {
                 (None, _) => Standing::Missing,
                 (Some(now), Some(known)) if now != *known => Standing::Changed,
@@ -485,7 +487,7 @@ impl Applier {
             return Ok(true);
         }
         for table in [super::KILL_SWITCH_TABLE, super::GUARD_TABLE] {
-            let is_there = match nft::listing(&[("inet", table)]) {
+            let is_there = match nft::listing(&[("inet", table)], nft::Sets::Left) {
                 Err(error) if error.is_of_packet_filter() => false,
                 listing => listing?.is_some(),
             };
@@ -501,7 +503,8 @@ impl Applier {
     /// # Errors
     /// Those of `nft`, if this process cannot look, for want of privilege or of `nft`.
     pub fn kill_switch_is_seen(&self) -> Result<bool, Error> {
-        nft::listing(&[("inet", super::KILL_SWITCH_TABLE)]).map(|listing| listing.is_some())
+        nft::listing(&[("inet", super::KILL_SWITCH_TABLE)], nft::Sets::Left)
+            .map(|listing| listing.is_some())
     }
 
     /// Whether a kill switch was applied and not removed since, by any process.
@@ -671,7 +674,11 @@ impl Applier {
     }
 
     fn store(&self) -> Result<(), Error> {
-        let entries: Vec<Entry> = self.entries.iter().map(|held| held.entry.clone()).collect();
+        let entry = |held: &Held| {
+            let Entry { item, before } = &held.entry;
+            Entry { item: item.in_journal(), before: before.clone() }
+        };
+        let entries: Vec<Entry> = self.entries.iter().map(entry).collect();
         self.journal.store(&entries)
     }
 }

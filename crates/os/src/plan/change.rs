@@ -4,7 +4,7 @@
 //! is made when.
 
 use super::{
-    Places,
+    Places, excluded,
     item::Item,
     journal::{Before, Entry},
     routing, sysctl,
@@ -20,6 +20,7 @@ pub(super) fn install(netlink: &mut Netlink, entry: &Entry, places: &Places) -> 
         Item::Sysctl { key, value } => sysctl::write(key, value),
         Item::Address { device, net } => routing::add_address(netlink, device, *net),
         Item::Route { net, target } => routing::add_route(netlink, *net, target),
+        Item::Excluded { v6, nets } => excluded::install(netlink, *v6, nets),
         Item::MptcpLimit(which, limit) => {
             with_subflows(|manager| manager.set_limit(*which, *limit))
         }
@@ -66,6 +67,7 @@ pub(super) fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> R
         }
         (Item::Address { device, net }, _) => routing::remove_address(netlink, device, *net),
         (Item::Route { net, target }, _) => routing::remove_route(netlink, *net, target),
+        (Item::Excluded { v6, .. }, _) => excluded::remove(netlink, *v6),
         (Item::Subflow(endpoint), _) => with_subflows(|manager| manager.remove(endpoint.address)),
         // Restored only if nobody else has set it since.
         (Item::MptcpLimit(which, limit), Before::Limit(before)) => with_subflows(|manager| {

@@ -61,7 +61,10 @@ impl Part {
             Item::Device { .. } => Self::Device,
             Item::KillSwitch(_) => Self::KillSwitch,
             Item::Gateway(_) | Item::Guard(_) => Self::Filter,
-            Item::Address { .. } | Item::Route { .. } | Item::Rule { .. } => Self::Routing,
+            Item::Address { .. }
+            | Item::Route { .. }
+            | Item::Excluded { .. }
+            | Item::Rule { .. } => Self::Routing,
             Item::Sysctl { .. } => Self::Setting,
             Item::Dns { .. } => Self::Dns,
             Item::MptcpLimit(..) | Item::Subflow(_) => Self::Subflow,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Connection, Destination, Dns, GATEWAY_TABLE, GUARD_TABLE, KILL_SWITCH_TABLE, Plan,
     RULE_PRIORITY_INBOUND, RULE_PRIORITY_REPLIES, RULE_PRIORITY_TUNNEL, TABLE, TABLE_REPLIES,
+    excluded,
     surroundings::{LocalNetwork, Surroundings},
 };
 use crate::{
@@ -49,6 +50,13 @@ pub(crate) enum Item {
     Route {
         net: IpNet,
         target: Target,
+    },
+    /// The routes past the tunnel of one family. The journal does without the networks: whatever
+    /// routes of this kind are in Rove's table are removed.
+    Excluded {
+        v6: bool,
+        #[serde(skip)]
+        nets: Vec<IpNet>,
     },
     /// What an MPTCP connection may have, at least.
     MptcpLimit(Limit, u32),
@@ -105,6 +113,7 @@ pub(crate) struct Opening {
     /// Gateway addresses, whose datagrams may arrive unsolicited at the tunnel's sockets.
     pub(crate) gateways: Vec<IpAddr>,
     /// Destinations that are excluded from the tunnel.
+    #[serde(with = "excluded")]
     pub(crate) destinations: Vec<IpNet>,
     /// Also allow the multicast groups and link-local addresses of links.
     pub(crate) allow_lan: bool,
@@ -219,6 +228,13 @@ impl Item {
             (Self::Route { net, target }, Self::Route { net: other, target: others }) => {
                 net == other && target.place() == others.place()
             }
+            (Self::Excluded { v6, .. }, Self::Excluded { v6: other, .. }) => v6 == other,
+            // Earlier versions had an item for each route, and routes may become excluded.
+            (Self::Excluded { v6, nets }, Self::Route { net, target }) => {
+                let is_past = *target == Target::Throw && net.addr().is_ipv6() == *v6;
+                let is_before = target.place() == Target::Throw.place();
+                is_past || is_before && nets.binary_search(net).is_ok()
+            }
             (Self::Subflow(endpoint), Self::Subflow(other)) => endpoint.address == other.address,
             (Self::Dns { device, .. }, Self::Dns { device: other, .. }) => device == other,
             _ => self == other,
@@ -240,6 +256,7 @@ impl Item {
             Self::Route {
                 target: Target::Throw | Target::Unreachable | Target::Barrier, ..
             }
+            | Self::Excluded { .. }
             | Self::KillSwitch(_)
             | Self::Guard(_)
             | Self::Sysctl { .. }
@@ -261,6 +278,7 @@ impl Item {
             | Self::Sysctl { .. }
             | Self::Address { .. }
             | Self::Route { .. }
+            | Self::Excluded { .. }
             | Self::MptcpLimit(..)
             | Self::Subflow(_)
             | Self::Rule { .. }
@@ -268,12 +286,33 @@ impl Item {
         }
     }
 
+    /// Whether its tables have the excluded networks in sets.
+    pub(crate) fn has_sets(&self) -> bool {
+        matches!(
+            self,
+            Self::KillSwitch(opening) | Self::Guard(Guard { opening, .. })
+                if !opening.destinations.is_empty()
+        )
+    }
+
+    /// The item as the journal keeps it: without lists that nobody needs to undo it.
+    pub(crate) fn in_journal(&self) -> Self {
+        if let Self::Guard(guard) = self {
+            let opening = Opening { destinations: Vec::new(), ..guard.opening.clone() };
+            return Self::Guard(Guard { opening, ..guard.clone() });
+        }
+        if let Self::Excluded { v6, .. } = self {
+            return Self::Excluded { v6: *v6, nets: Vec::new() };
+        }
+        self.clone()
+    }
+
     /// Whether it needs a kernel with IPv6.
     pub(crate) fn is_ipv6(&self) -> bool {
         match self {
             Self::Address { net, .. } | Self::Route { net, .. } => net.addr().is_ipv6(),
             Self::Subflow(endpoint) => endpoint.address.is_ipv6(),
-            Self::Rule { v6, .. } => *v6,
+            Self::Rule { v6, .. } | Self::Excluded { v6, .. } => *v6,
             Self::KillSwitch(_)
             | Self::Guard(_)
             | Self::Device { .. }
@@ -305,6 +344,9 @@ impl fmt::Display for Item {
                 write!(f, "the route to {net} in table {TABLE_REPLIES}")
             }
             Self::Route { net, .. } => write!(f, "the route to {net} in table {TABLE}"),
+            Self::Excluded { nets, .. } => {
+                write!(f, "the routes past the tunnel to {} networks in table {TABLE}", nets.len())
+            }
             Self::MptcpLimit(..) => f.write_str("the limit of MPTCP subflows"),
             Self::Subflow(endpoint) => write!(f, "the MPTCP endpoint {}", endpoint.address),
             Self::Rule { v6, kind } => {
@@ -377,7 +419,7 @@ fn opening(
     Opening {
         device: plan.device.clone(),
         gateways: sorted(gateways.to_vec()),
-        destinations: sorted(truncated(&plan.exclude)),
+        destinations: excluded::merged(&plan.exclude, &plan.routes),
         allow_lan: plan.allow_lan,
         lan: around.lan.clone(),
         own_links: around.own_links.clone(),
@@ -424,7 +466,15 @@ fn push_routes(plan: &Plan, around: &Surroundings, items: &mut Vec<Item>) {
         // If a network is both a route and excluded, it is excluded.
         let inside = routes.iter().filter(|net| !exclude.contains(net));
         items.extend(inside.clone().map(|&net| Item::Route { net, target: target.clone() }));
-        items.extend(exclude.iter().map(|&net| Item::Route { net, target: Target::Throw }));
+        let mut past = exclude.clone();
+        if plan.allow_lan && !v6 {
+            // The main table chooses the link, as it did before. IPv6 groups have routes of the
+            // kernel in the table `local`.
+            past.extend(groups_v4().filter(|net| !routes.contains(net)));
+        }
+        if !past.is_empty() {
+            items.push(Item::Excluded { v6, nets: excluded::merged(&past, &routes) });
+        }
         if plan.guard.is_some() {
             items.push(Item::Rule { v6, kind: RuleKind::Inbound });
             let inside = inside.filter(|_| has_v6(v6));
@@ -434,12 +484,6 @@ fn push_routes(plan: &Plan, around: &Surroundings, items: &mut Vec<Item>) {
             items.push(Item::Rule { v6, kind: RuleKind::Replies });
             let target = Target::Replies(plan.device.clone());
             items.push(Item::Route { net: everywhere(v6), target });
-        }
-        if plan.allow_lan && !v6 {
-            // The main table chooses the link, as it did before. IPv6 groups have routes of the
-            // kernel in the table `local`.
-            let groups = groups_v4().filter(|net| !routes.contains(net) && !exclude.contains(net));
-            items.extend(groups.map(|net| Item::Route { net, target: Target::Throw }));
         }
         let is_free = |local: &&LocalNetwork| {
             local.net.addr().is_ipv6() == v6

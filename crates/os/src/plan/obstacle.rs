@@ -107,7 +107,7 @@ fn representative(net: &IpNet) -> IpAddr {
 
 /// Whether the plan itself routes the address outside the tunnel.
 fn is_exception(item: &Item, address: IpAddr) -> bool {
-    matches!(item, Item::Route { net, target: Target::Throw } if net.contains(&address))
+    matches!(item, Item::Excluded { nets, .. } if nets.iter().any(|net| net.contains(&address)))
 }
 
 /// Chains of other programs that drop packets which a gateway forwards between `device` and other

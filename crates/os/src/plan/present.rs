@@ -42,7 +42,26 @@ pub enum Standing {
 pub(super) struct Present {
     devices: BTreeMap<String, Device>,
     routes: BTreeMap<IpNet, Vec<RouteMessage>>,
+    /// Networks with a route past the tunnel, sorted.
+    past_tunnel: Vec<IpNet>,
     rules: Vec<RuleMessage>,
+}
+
+/// A route in Rove's table. Of one past the tunnel only the network is kept, as there may be
+/// thousands.
+pub(super) enum Seen {
+    PastTunnel(IpNet),
+    Other(RouteMessage),
+}
+
+impl Seen {
+    /// The network, if the route leads past the tunnel.
+    pub(super) fn past_tunnel(self) -> Option<IpNet> {
+        match self {
+            Self::PastTunnel(net) => Some(net),
+            Self::Other(_) => None,
+        }
+    }
 }
 
 struct Device {
@@ -66,16 +85,22 @@ impl Present {
             }
         }
         let mut routes: BTreeMap<IpNet, Vec<RouteMessage>> = BTreeMap::new();
-        let mut rules = Vec::new();
+        let (mut past_tunnel, mut rules) = (Vec::new(), Vec::new());
         for v6 in [false, true] {
-            for route in tables(&mut netlink, v6).map_err(failed)? {
-                if let Some(net) = destination(&route, v6) {
-                    routes.entry(net).or_default().push(route);
+            for seen in tables(&mut netlink, v6).map_err(failed)? {
+                match seen {
+                    Seen::PastTunnel(net) => past_tunnel.push(net),
+                    Seen::Other(route) => {
+                        if let Some(net) = destination(&route, v6) {
+                            routes.entry(net).or_default().push(route);
+                        }
+                    }
                 }
             }
             rules.extend(unless_unknown(self::rules(&mut netlink, v6)).map_err(failed)?);
         }
-        Ok(Self { devices, routes, rules })
+        past_tunnel.sort();
+        Ok(Self { devices, routes, past_tunnel, rules })
     }
 
     /// Whether a routing item is in place. Items of other kinds always count as in place here.
@@ -98,6 +123,14 @@ impl Present {
                         Standing::InPlace
                     }
                     Some(_) => Standing::Changed,
+                }
+            }
+            Item::Excluded { nets, .. } => {
+                let is_there = |net| self.past_tunnel.binary_search(net).is_ok();
+                match nets.iter().filter(|net| is_there(net)).count() {
+                    count if count == nets.len() => Standing::InPlace,
+                    0 => Standing::Missing,
+                    _ => Standing::Changed,
                 }
             }
             Item::Rule { v6, kind } => {
@@ -297,13 +330,14 @@ fn address(message: &AddressMessage) -> Option<IpNet> {
 }
 
 /// The routes of Rove's tables.
-pub(super) fn tables(netlink: &mut Netlink, v6: bool) -> io::Result<Vec<RouteMessage>> {
+pub(super) fn tables(netlink: &mut Netlink, v6: bool) -> io::Result<Vec<Seen>> {
     let mut routes = unless_unknown(table(netlink, v6, TABLE))?;
     routes.extend(unless_unknown(table(netlink, v6, TABLE_REPLIES))?);
     Ok(routes)
 }
 
-fn table(netlink: &mut Netlink, v6: bool, table: u32) -> io::Result<Vec<RouteMessage>> {
+/// The routes of one table.
+pub(super) fn table(netlink: &mut Netlink, v6: bool, table: u32) -> io::Result<Vec<Seen>> {
     let mut message = RouteMessage::default();
     message.header.address_family = routing::family(v6);
     message.attributes.push(RouteAttribute::Table(table));
@@ -311,7 +345,8 @@ fn table(netlink: &mut Netlink, v6: bool, table: u32) -> io::Result<Vec<RouteMes
         RouteNetlinkMessage::NewRoute(route)
             if route.attributes.contains(&RouteAttribute::Table(table)) =>
         {
-            Some(route)
+            let past = (route.header.kind == RouteType::Throw).then(|| destination(&route, v6));
+            Some(past.flatten().map_or_else(|| Seen::Other(route), Seen::PastTunnel))
         }
         _ => None,
     })

@@ -193,6 +193,13 @@ pub(super) fn remove_route(
         .map_err(|error| Error::os(format!("remove the route to {net}"), error))
 }
 
+/// What names the route past the tunnel to `net`, and no other to the same network.
+pub(super) fn route_past(net: IpNet) -> RouteMessage {
+    let mut message = route(net, &Target::Throw);
+    message.header.kind = RouteType::Throw;
+    message
+}
+
 /// What names a route in our tables.
 fn route(net: IpNet, target: &Target) -> RouteMessage {
     let mut message = RouteMessage::default();

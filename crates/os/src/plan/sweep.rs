@@ -6,7 +6,10 @@
 
 use netlink_packet_route::RouteNetlinkMessage;
 
-use super::{present, routing};
+use super::{
+    present::{self, Seen},
+    routing,
+};
 use crate::{error::Error, netlink::Netlink};
 
 /// Removes every route in Rove's tables and every rule that Rove made.
@@ -22,12 +25,12 @@ pub(super) fn routing(netlink: &mut Netlink) -> Result<(), Error> {
                     .map_err(failed)?;
             }
         }
-        for route in present::tables(netlink, v6).map_err(failed)? {
-            netlink
-                .change(RouteNetlinkMessage::DelRoute(route), 0)
-                .or_else(routing::unless_absent)
-                .map_err(failed)?;
-        }
+        let table = present::tables(netlink, v6).map_err(failed)?;
+        let routes = table.into_iter().map(|seen| match seen {
+            Seen::PastTunnel(net) => RouteNetlinkMessage::DelRoute(routing::route_past(net)),
+            Seen::Other(route) => RouteNetlinkMessage::DelRoute(route),
+        });
+        netlink.change_all(routes, 0, routing::unless_absent).map_err(failed)?;
     }
     Ok(())
 }

@@ -110,17 +110,15 @@ fn a_full_tunnel_consists_of_these() {
     let plan = Plan { allow_lan: true, exclude: nets(&["198.51.100.7/24"]), ..plan() };
     let device = Target::Device("rove0".to_owned());
     let route = |net: &str, target| Item::Route { net: net.parse().unwrap(), target };
+    let past = nets(&["198.51.100.0/24", "224.0.0.0/24", "239.0.0.0/8", "255.255.255.255/32"]);
     assert_eq!(
         items(&plan),
         [
             Item::Device { name: "rove0".to_owned(), mtu: 1_400, persistent: false },
             Item::Address { device: "rove0".to_owned(), net: "10.7.0.2/24".parse().unwrap() },
             route("0.0.0.0/0", device),
-            route("198.51.100.0/24", Target::Throw),
-            route("224.0.0.0/24", Target::Throw),
-            route("239.0.0.0/8", Target::Throw),
-            route("255.255.255.255/32", Target::Throw),
             route("::/0", Target::Unreachable),
+            Item::Excluded { v6: false, nets: past },
             Item::Rule { v6: false, kind: RuleKind::Tunnel },
             Item::Rule { v6: true, kind: RuleKind::Tunnel },
         ]
@@ -173,24 +171,45 @@ fn without_routes_there_is_neither_rule_nor_table() {
 #[test]
 fn what_is_both_route_and_exclusion_is_excluded() {
     let net = nets(&["198.51.100.0/24"]);
-    let items = items(&Plan { routes: net.clone(), exclude: net, ..plan() });
-    let targets: Vec<_> = items
-        .iter()
-        .filter_map(|item| match item {
-            Item::Route { target, .. } => Some(target.clone()),
-            Item::KillSwitch(_)
-            | Item::Guard(_)
-            | Item::Device { .. }
-            | Item::Sysctl { .. }
-            | Item::Address { .. }
-            | Item::MptcpLimit(..)
-            | Item::Subflow(_)
-            | Item::Gateway(_)
-            | Item::Rule { .. }
-            | Item::Dns { .. } => None,
-        })
-        .collect();
-    assert_eq!(targets, [Target::Throw]);
+    let items = items(&Plan { routes: net.clone(), exclude: net.clone(), ..plan() });
+    assert!(items.iter().all(|item| !matches!(item, Item::Route { .. })), "{items:?}");
+    assert!(items.contains(&Item::Excluded { v6: false, nets: net }), "{items:?}");
+}
+
+/// The entries of an earlier version are neither removed behind the new ones nor forgotten.
+#[test]
+fn excluded_routes_of_an_earlier_journal_are_replaced() {
+    let route = |net: &str, target| Item::Route { net: net.parse().unwrap(), target };
+    let excluded = Item::Excluded { v6: false, nets: nets(&["198.51.100.0/24"]) };
+    let device = || Target::Device("rove0".to_owned());
+    assert!(excluded.same_place(&route("192.0.2.0/24", Target::Throw)));
+    assert!(excluded.same_place(&route("198.51.100.0/24", device())));
+    assert!(!excluded.same_place(&route("198.51.100.0/24", Target::Barrier)));
+    assert!(!excluded.same_place(&route("192.0.2.0/24", device())));
+    assert!(!excluded.same_place(&route("2001:db8::/32", Target::Throw)));
+}
+
+/// Neither a list that undoing does not need nor one that it needs makes a large journal.
+#[test]
+fn a_journal_of_many_excluded_networks_is_small() {
+    let many = (0..20_000u32).map(|n| IpNet::new((n * 97_001).to_be_bytes().into(), 32).unwrap());
+    let many: Vec<IpNet> = many.collect();
+    let guard = Some(Guard::default());
+    let plan =
+        Plan { exclude: many.clone(), guard, kill_switch: Some(KillSwitch::default()), ..plan() };
+    plan.check(&[]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let journal = Journal::new(dir.path());
+    let entry = |item: &Item| Entry { item: item.in_journal(), before: Before::Nothing };
+    journal.store(&items(&plan).iter().map(entry).collect::<Vec<_>>()).unwrap();
+    let length = std::fs::metadata(dir.path().join("plan.json")).unwrap().len();
+    assert!(length < 400_000, "{length}");
+    let entries = journal.load().unwrap().entries;
+    let switches = entries.iter().filter(|entry| {
+        let Item::KillSwitch(opening) = &entry.item else { return false };
+        opening.destinations.len() == many.len()
+    });
+    assert_eq!(switches.count(), 1, "it returns at boot as it was");
 }
 
 #[test]
@@ -199,7 +218,9 @@ fn plans_that_make_no_sense_say_why() {
     assert!(why(&Plan { mtu: 70_000, ..plan() }).contains("MTU of 70000"));
     assert!(why(&Plan { device: "a b".to_owned(), ..plan() }).contains("\"a b\""));
     let many = vec!["192.0.2.1/32".parse().unwrap(); LIST_MAX + 1];
-    assert!(why(&Plan { exclude: many, ..plan() }).contains("1024"));
+    assert!(why(&Plan { routes: many, ..plan() }).contains("1024"));
+    let many = vec!["192.0.2.1/32".parse().unwrap(); EXCLUDED_MAX + 1];
+    assert!(why(&Plan { exclude: many, ..plan() }).contains("more than 32768 networks"));
     assert!(why(&Plan { dns: Some(Dns::default()), ..plan() }).contains("1 to 64 servers"));
     for domain in ["", "a..b", "a b", "x\nnameserver 1.2.3.4", "ü.example", "-"] {
         let domains = vec![domain.to_owned()];
