@@ -42,8 +42,8 @@ pub enum Error {
 
     /// IPv6 is off on the tunnel's interface, and this process cannot turn it on.
     #[error(
-        "IPv6 is off on {interface} (disable_ipv6 is 1), and /proc/sys is read-only here: start the \
-         container with `--sysctl net.ipv6.conf.default.disable_ipv6=0`"
+        "IPv6 is off on {interface} (disable_ipv6 is 1), and /proc/sys is read-only here: start \
+         the container with `--sysctl net.ipv6.conf.default.disable_ipv6=0`"
     )]
     Ipv6Off {
         /// The interface.

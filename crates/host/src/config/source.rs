@@ -54,7 +54,7 @@ impl Source {
 
     /// A path that the file names: relative to the file's directory, unless it is absolute.
     pub fn beside(&self, path: &Path) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new(".")).join(path)
+        self.path.parent().unwrap_or_else(|| Path::new(".")).join(path)
     }
 
     /// The file's values in their raw shape.

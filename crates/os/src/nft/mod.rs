@@ -40,9 +40,9 @@ const POLL: Duration = Duration::from_millis(2);
 const SAID_MAX: u64 = 200;
 /// Bytes of a table's listing. A table with as many networks as a plan may have stays below.
 const LISTING_MAX: u64 = 4 << 20;
-/// Networks of a set in one transaction, where the kernel refuses more. Each takes 64 bytes (IPv4) or
-/// 88 bytes (IPv6) of a socket's usual send buffer of 208 KiB (`net.core.wmem_default`). Half as many
-/// would double the time, as nft reads the whole set for each part.
+/// Networks of a set in one transaction, where the kernel refuses more. Each takes 64 bytes (IPv4)
+/// or 88 bytes (IPv6) of a socket's usual send buffer of 208 KiB (`net.core.wmem_default`). Half as
+/// many would double the time, as nft reads the whole set for each part.
 const SET_PART_MAX: usize = 2_000;
 /// Where nft is, if not in PATH: a service's PATH often has no sbin.
 const PROGRAMS: [&str; 3] = ["nft", "/usr/sbin/nft", "/sbin/nft"];

@@ -48,9 +48,8 @@ impl NetworkSet {
         };
         let elements: Vec<String> = networks.iter().map(element).collect();
         let elements = elements.join(",");
-        format!(
-            r#"{{"add":{{"element":{{"family":"inet","table":"{table}","name":"{name}","elem":[{elements}]}}}}}}"#
-        )
+        let set = format!(r#""family":"inet","table":"{table}","name":"{name}""#);
+        format!(r#"{{"add":{{"element":{{{set},"elem":[{elements}]}}}}}}"#)
     }
 
     /// The same set with at most `max` of its networks each.

@@ -498,13 +498,13 @@ impl Applier {
         Ok(false)
     }
 
-    /// Whether the kernel has the kill switch.
+    /// Whether the kernel has the kill switch, or closing rules in its place.
     ///
     /// # Errors
     /// Those of `nft`, if this process cannot look, for want of privilege or of `nft`.
     pub fn kill_switch_is_seen(&self) -> Result<bool, Error> {
-        nft::listing(&[("inet", super::KILL_SWITCH_TABLE)], nft::Sets::Left)
-            .map(|listing| listing.is_some())
+        let tables = [("inet", super::KILL_SWITCH_TABLE)];
+        Ok(present::is_closed()? || nft::listing(&tables, nft::Sets::Left)?.is_some())
     }
 
     /// Whether a kill switch was applied and not removed since, by any process.
