@@ -22,6 +22,7 @@ mod live;
 mod newcomers;
 mod noticed;
 mod path_mtu;
+mod policing;
 mod questions;
 mod rekey;
 mod shared_key;
