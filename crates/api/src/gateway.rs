@@ -64,6 +64,33 @@ pub struct GatewayHost {
     pub nat: bool,
     /// Whether the host forwards packets.
     pub forwarding: bool,
+    /// Whether a client's packet would leave the host, as a test packet showed. Missing if no test
+    /// was possible.
+    #[serde(default)]
+    pub leaves: Option<Leaves>,
+    /// The connections that the host's kernel tracks. Missing if it tracks none.
+    #[serde(default)]
+    pub connections: Option<Connections>,
+}
+
+/// Whether packets of each address family leave. Missing for a family without an inner network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Leaves {
+    /// IPv4.
+    pub ipv4: Option<bool>,
+    /// IPv6.
+    pub ipv6: Option<bool>,
+}
+
+/// The kernel's table of tracked connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Connections in it.
+    pub tracked: u64,
+    /// The most that the kernel keeps.
+    pub max: u64,
+    /// The most of one client; missing without a limit.
+    pub share: Option<u32>,
 }
 
 /// One entry of the audit log.

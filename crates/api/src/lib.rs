@@ -30,8 +30,8 @@ pub use check::Check;
 pub use client::{ClientStatus, Link, Portal, RunningClient};
 pub use flow::{Explanation, Flow, Flows};
 pub use gateway::{
-    Allowed, AuditEntry, ClockReset, GatewayHost, GatewayStatus, Invite, Invited, Moved, Peer,
-    PeerPaths, PeerSession, Peers, Reloaded, Revoked, RunningGateway,
+    Allowed, AuditEntry, ClockReset, Connections, GatewayHost, GatewayStatus, Invite, Invited,
+    Leaves, Moved, Peer, PeerPaths, PeerSession, Peers, Reloaded, Revoked, RunningGateway,
 };
 pub use path::{ClientPath, Path, PeerPath, SendFallback, Sends, Subflow};
 pub use problem::Problem;

@@ -77,9 +77,11 @@ fn only_what_runs_has_the_keys_of_what_runs() {
 
     let stopped = through_json(&status());
     assert_eq!((stopped.get("nat"), stopped.get("sessions")), (None, None));
-    let host = Some(GatewayHost { nat: true, forwarding: true });
+    let leaves = Some(Leaves { ipv4: Some(true), ipv6: None });
+    let host = Some(GatewayHost { nat: true, forwarding: true, leaves, connections: None });
     let running = through_json(&GatewayStatus { host, ..status() });
     assert_eq!((&running["nat"], running.get("sessions")), (&json!(true), None));
+    assert_eq!(running["leaves"], json!({ "ipv4": true, "ipv6": null }));
 }
 
 #[test]

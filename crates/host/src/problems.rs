@@ -3,6 +3,7 @@
 //! This module contains the texts. It does not examine the host itself; [`crate::reconcile`] does.
 
 use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part};
+use rove_os::probe::{End, Hook, Refused};
 
 /// The number of the main routing table (rtnetlink(7), `RT_TABLE_MAIN`).
 const TABLE_MAIN: u32 = 254;
@@ -10,7 +11,8 @@ const TABLE_MAIN: u32 = 254;
 /// A problem without the time since when it exists.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// One of the names that `part` gives, `leak`, `firewall` or `other`.
+    /// One of the names that `part` gives, `leak`, `firewall`, `internet`, `connections` or
+    /// `other`.
     pub part: &'static str,
     /// The problem.
     pub what: String,
@@ -71,13 +73,62 @@ impl Finding {
                 let what = format!("routing sends packets for {to} to {link}, not to the tunnel");
                 Self { part: "leak", what, cause, cure }
             }
-            Obstacle::Forward { chain } => Self {
+            Obstacle::Forward { chain, .. } => Self {
                 part: "firewall",
                 what: format!("forwarded packets of clients may be dropped by the chain {chain}"),
                 cause: "another program's packet filter drops by default (Docker and firewalls do)"
                     .to_owned(),
                 cure: accept(chain, device),
             },
+            Obstacle::NoShares => Self {
+                part: "connections",
+                what: "one client can fill the host's table of connections".to_owned(),
+                cause: "the kernel refuses `ct count` in nftables rules".to_owned(),
+                cure: "load or install the kernel module nft_connlimit, then restart the gateway"
+                    .to_owned(),
+            },
+        }
+    }
+
+    /// Where a client's packets of these families end; none if they leave.
+    pub fn of_probe(end: &End, families: &str, device: &str) -> Option<Self> {
+        let (part, what, cause, cure) = match end {
+            End::Left => return None,
+            End::Device => (
+                "firewall",
+                format!("{families} packets of clients do not come out of {device}"),
+                "the kernel dropped a test packet before the first packet filter".to_owned(),
+                format!(
+                    "look for filters at this interface: `tc filter show dev {device} ingress`"
+                ),
+            ),
+            End::Filter(hook, chains) => {
+                let (what, cause, cure) = of_filter(*hook, chains, families, device);
+                ("firewall", what, cause, cure)
+            }
+            End::Routing(refused) => {
+                let (cause, cure) = of_routing(refused, device);
+                let what = format!("this host does not forward {families} packets of clients");
+                ("internet", what, cause, cure)
+            }
+        };
+        Some(Self { part, what, cause, cure })
+    }
+
+    /// The table of tracked connections is nearly full.
+    pub fn of_connections(connections: u64, max: u64) -> Self {
+        Self {
+            part: "connections",
+            what: "the host's table of connections is nearly full".to_owned(),
+            cause: format!(
+                "the kernel tracks {connections} of at most {max} connections, and refuses new \
+                 ones if the table is full"
+            ),
+            cure: format!(
+                "look for the source of many connections (`conntrack -L`), or allow more: `sysctl \
+                 -w net.netfilter.nf_conntrack_max={}`",
+                max.saturating_mul(4)
+            ),
         }
     }
 }
@@ -106,6 +157,58 @@ fn of_rule(rule: ForeignRule, v6: bool) -> (String, String) {
         format!("another program's rule at priority {priority} comes first (lookup {table})"),
         format!("remove it (`ip {family}rule del priority {priority}`) or move it behind 5191"),
     )
+}
+
+fn of_filter(
+    hook: Hook,
+    chains: &[String],
+    families: &str,
+    device: &str,
+) -> (String, String, String) {
+    let hook = hook.word();
+    let Some(first) = chains.first() else {
+        return (
+            format!("{families} packets of clients are dropped at the {hook} hook"),
+            "a packet filter that nftables does not list drops a test packet".to_owned(),
+            format!(
+                "look at `iptables-legacy-save` and `ip6tables-legacy-save`, and accept packets \
+                 from and to {device} there"
+            ),
+        );
+    };
+    let named = chains.join(" or ");
+    (
+        format!("{families} packets of clients are dropped by the chain {named}"),
+        format!("a test packet did not pass this chain at the {hook} hook"),
+        accept(first, device),
+    )
+}
+
+fn of_routing(refused: &Refused, device: &str) -> (String, String) {
+    let (cause, cure) = match refused {
+        Refused::NoRoute => ("it has no route to the Internet", "add a default route".to_owned()),
+        Refused::ReversePath => (
+            "its reverse path filter refuses inner addresses",
+            format!("`sysctl -w net.ipv4.conf.{device}.rp_filter=2`"),
+        ),
+        Refused::Forbidden => (
+            "a route or a routing rule refuses them",
+            "look at `ip rule` and `ip route show table all`".to_owned(),
+        ),
+        Refused::LeadsTo(link) if link == "lo" => (
+            "a route or a routing rule leads them to this host itself",
+            "look at `ip rule` and `ip route show table all`".to_owned(),
+        ),
+        Refused::LeadsTo(_) => (
+            "the route to the Internet leads back into the tunnel",
+            format!("remove routes by {device} that Rove did not make"),
+        ),
+        Refused::Unknown => (
+            "a test packet ended between the prerouting and the forward hook",
+            "look at `sysctl -a | grep forwarding`, `ip rule` and `ip xfrm policy`".to_owned(),
+        ),
+    };
+    (cause.to_owned(), cure)
 }
 
 /// A command that makes a chain accept the tunnel's packets. Chains of iptables have names in
@@ -168,9 +271,40 @@ mod tests {
             ("ip filter FORWARD", "iptables -I FORWARD -i rove0 -j ACCEPT"),
             ("inet mine forward", "nft insert rule inet mine forward iifname rove0 accept"),
         ] {
-            let obstacle = Obstacle::Forward { chain: chain.to_owned() };
+            let obstacle = Obstacle::Forward { chain: chain.to_owned(), is_stateful: false };
             let finding = Finding::of_obstacle(&obstacle, "rove0");
             assert!(finding.cure.contains(cure), "{}", finding.cure);
         }
+    }
+
+    #[test]
+    fn every_end_of_a_probe_names_a_cause_and_a_cure() {
+        let chains = vec!["ip filter FORWARD".to_owned(), "inet mine f".to_owned()];
+        let mut ends = vec![
+            End::Device,
+            End::Filter(Hook::Forward, chains),
+            End::Filter(Hook::Postrouting, Vec::new()),
+        ];
+        let link = |name: &str| Refused::LeadsTo(name.to_owned());
+        ends.extend(
+            [
+                Refused::NoRoute,
+                Refused::ReversePath,
+                Refused::Forbidden,
+                Refused::Unknown,
+                link("lo"),
+                link("rove0"),
+            ]
+            .map(End::Routing),
+        );
+        for end in &ends {
+            let finding = Finding::of_probe(end, "IPv4", "rove0").unwrap();
+            assert!(finding.what.contains("IPv4"), "{finding:?}");
+            assert!(!finding.cause.is_empty() && !finding.cure.is_empty());
+        }
+        let named = Finding::of_probe(&ends[1], "IPv4", "rove0").unwrap();
+        assert!(named.what.ends_with("ip filter FORWARD or inet mine f"), "{named:?}");
+        assert!(named.cure.contains("iptables -I FORWARD -i rove0 -j ACCEPT"), "{named:?}");
+        assert_eq!(Finding::of_probe(&End::Left, "IPv4", "rove0"), None);
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rove_api::Problem;
-use rove_os::plan::{Applier, Deviation, Outcome, Part, Scope};
+use rove_os::plan::{Applier, Deviation, Obstacle, Outcome, Part, Scope};
 use rove_os::watch::{Area, Change, Watch};
 
 use crate::message::Message;
@@ -287,6 +287,17 @@ impl Host {
     /// Checks the host and returns the problems that exist now. Remembers only since when each
     /// exists. `also` are problems found elsewhere.
     pub fn look(&mut self, applier: &mut Applier, device: &str, also: Vec<Finding>) -> Look {
+        self.look_beside(applier, device, also, |_| true)
+    }
+
+    /// The same. `counts` tells whether an obstacle is a problem.
+    pub fn look_beside(
+        &mut self,
+        applier: &mut Applier,
+        device: &str,
+        also: Vec<Finding>,
+        counts: impl Fn(&Obstacle) -> bool,
+    ) -> Look {
         let now = Instant::now();
         let (deviations, obstacles) = (applier.look(), applier.obstacles());
         let unseen = [deviations.as_ref().err(), obstacles.as_ref().err()];
@@ -302,7 +313,8 @@ impl Host {
         let found = deviations.iter().map(|one| self.finding(one, now));
         let found: Vec<Finding> = found.collect();
         let obstacles = obstacles.unwrap_or_default();
-        let in_the_way = obstacles.iter().map(|one| Finding::of_obstacle(one, device));
+        let obstacles = obstacles.iter().filter(|one| counts(one));
+        let in_the_way = obstacles.map(|one| Finding::of_obstacle(one, device));
         let all = unseen.into_iter().chain(found).chain(in_the_way).chain(also).collect();
         Look { problems: self.date(all), deviations }
     }

@@ -54,6 +54,7 @@
 
 pub mod calendar;
 pub mod clock;
+pub mod conntrack;
 pub mod copied;
 mod dns;
 pub mod error;
@@ -70,6 +71,7 @@ pub mod plain;
 pub mod plan;
 pub mod portal;
 pub mod privileges;
+pub mod probe;
 pub mod random;
 mod socket;
 pub mod stream;

@@ -271,7 +271,7 @@ fn what_stands_in_the_way_is_named() {
             nft add chain ip filter FORWARD \
                 '{ type filter hook forward priority 0; policy drop; }'");
         let chain = "ip filter FORWARD".to_owned();
-        assert_eq!(applier.obstacles().unwrap(), [Obstacle::Forward { chain }]);
+        assert_eq!(applier.obstacles().unwrap(), [Obstacle::Forward { chain, is_stateful: false }]);
         sh("nft add rule ip filter FORWARD iifname rove0 accept");
         assert_eq!(applier.obstacles().unwrap(), []);
         drop(device);

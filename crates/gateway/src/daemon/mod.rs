@@ -13,6 +13,7 @@ mod listening;
 mod moves;
 mod plan;
 mod sessions;
+mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
-use rove_api::{Answer, Flows, GatewayHost, GatewayStatus, Node, Reloaded};
+use rove_api::{Answer, Flows, Node, Reloaded};
 use rove_host::config::{LogFormat, Persistence};
 use rove_host::control::{Asked, Listener, Reply, Request};
 use rove_host::data::{Handle, News, Order, Setup};
@@ -38,9 +39,10 @@ use rove_host::start::{take_over, watch_all};
 use rove_host::time::wall_clock;
 use rove_host::values::Lease;
 use rove_host::{confine, encoding, files, log, node};
+use rove_os::conntrack;
 use rove_os::links::Link;
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, Destination, Firewall, MARK, Part, Places, Plan, Scope};
+use rove_os::plan::{Applier, Firewall, MARK, Places, Plan, Scope};
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event};
@@ -83,25 +85,23 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
     // The operator's key is closed again, now that the record is signed.
     let home = home.without_operator_key();
     log::start(gateway.config.log, format);
-    let own = gateway.lease()?;
-    let places = Places::usual(&state);
+    let (own, places) = (gateway.lease()?, Places::usual(&state));
     let mut applier = take_over(&places)?;
     let mut present = rove_os::links::snapshot()?;
     // Under another name this gateway's own interface would be in its own way.
     present.retain(|link| !applier.holds(&link.name));
     let reaches = gateway.ledger.reaches().unwrap_or_default();
-    let hop = gateway.config.hop.as_ref();
-    let hop = hop.map(|hop| Hop::begin(hop, &reaches, &present)).transpose()?;
+    let hop = gateway.config.hop.as_ref().map(|hop| Hop::begin(hop, &reaches, &present));
+    let hop = hop.transpose()?;
     let mut plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry(), &present);
     plan.link_addresses = hop.as_ref().map_or_else(Vec::new, |hop| hop.addresses(&present));
     plan.check(&present)?;
     let mut listening = Listening::default();
     let sockets = listening.open_all(&gateway.config.listen)?;
     let (entrances, streams) = Entrances::begin(&gateway.config)?;
-    let admitted = plan::admitted(&gateway.config, gateway.ledger.registry(), &present);
-    plan.firewall = firewall(&gateway.config, admitted, &listening, &entrances);
-    let listener = Listener::bind(&socket)?;
-    let took_over = applier.has_leftovers();
+    let track = conntrack::is_used_by_others();
+    plan.firewall = firewall(&gateway, &present, track, &listening, &entrances);
+    let (listener, took_over) = (Listener::bind(&socket)?, applier.has_leftovers());
     let tun = applier.open_device(&plan)?;
     if let Err(error) = applier.apply(&plan) {
         // What an earlier gateway left carries its clients' connections, and stays.
@@ -125,6 +125,7 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
         applier,
         host: Host::default(),
         plan,
+        others_track: track,
         data,
         listening,
         entrances,
@@ -157,13 +158,16 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
 
 /// The gateway's settings for the host's firewall; `None` if the operator has another firewall.
 fn firewall(
-    config: &Config,
-    admitted: Vec<Destination>,
+    gateway: &Gateway,
+    links: &[Link],
+    others_track: bool,
     listening: &Listening,
     entrances: &Entrances,
 ) -> Option<Firewall> {
-    let all = || plan::firewall(config, admitted, listening.places(), entrances.places());
-    config.firewall.then(all)
+    let config = &gateway.config;
+    let admitted = || plan::admitted(config, gateway.ledger.registry(), links);
+    let (udp, tcp) = (listening.places(), entrances.places());
+    config.firewall.then(|| plan::firewall(config, admitted(), others_track, udp, tcp))
 }
 
 /// The control thread's belongings.
@@ -177,6 +181,8 @@ struct Daemon {
     host: Host,
     /// As it was applied last.
     plan: Plan,
+    /// Whether other programs on the host need entries of the gateway's own datagrams.
+    others_track: bool,
     data: Handle,
     /// What peers said last that lies behind them, granted or not. A peer that never said anything
     /// since this process began has no entry.
@@ -340,17 +346,6 @@ impl Daemon {
         Ok(reply)
     }
 
-    /// Adds the present state of the host.
-    fn add_host(&mut self, status: &mut GatewayStatus) {
-        let device = self.gateway.config.interface.as_str();
-        let look = self.host.look(&mut self.applier, device, Vec::new());
-        status.host = Some(GatewayHost {
-            nat: self.gateway.config.nat && look.is_whole(Part::Filter),
-            forwarding: look.is_whole(Part::Setting),
-        });
-        status.problems.extend(look.problems);
-    }
-
     /// Every flow names its peer.
     fn flows(&self, meant: &[String]) -> Result<Flows> {
         let (registry, config) = (self.gateway.ledger.registry(), &self.gateway.config);
@@ -439,9 +434,20 @@ impl Daemon {
     /// Checks the host, and applies a new plan, when that is due.
     fn keep_host_when_due(&mut self) {
         let Some(owed) = self.host.take_due(Instant::now()) else { return };
-        if !owed.replan || self.replan() == Replanned::Same {
+        let replan = self.firewall_is_outdated(owed.scope) || owed.replan;
+        if !replan || self.replan() == Replanned::Same {
             self.keep_host(owed.scope);
         }
+    }
+
+    /// Whether the firewall should be another one after changes of the host. The kernel's table of
+    /// connections may exist only since the first firewall, and an operator may change its size.
+    fn firewall_is_outdated(&mut self, scope: Scope) -> bool {
+        let Some(firewall) = &self.plan.firewall else { return false };
+        if scope == Scope::All {
+            self.others_track = conntrack::is_used_by_others();
+        }
+        firewall.share != Some(plan::share()) || firewall.untracked == self.others_track
     }
 
     /// Restores items that other programs removed, including a deleted interface.
@@ -474,9 +480,9 @@ impl Daemon {
         let mut plan = plan::gateway(&self.gateway.config, &self.own, registry, &self.links);
         let hop = self.hop.as_ref();
         plan.link_addresses = hop.map_or_else(Vec::new, |hop| hop.addresses(&self.links));
-        let admitted = plan::admitted(&self.gateway.config, registry, &self.links);
         let (listening, entrances) = (&self.listening, &self.entrances);
-        plan.firewall = firewall(&self.gateway.config, admitted, listening, entrances);
+        plan.firewall =
+            firewall(&self.gateway, &self.links, self.others_track, listening, entrances);
         if plan == self.plan {
             return Ok(Replanned::Same);
         }

@@ -1,5 +1,5 @@
 //! Computes the network configuration of a gateway's host and the access of its peers, from
-//! configuration and ledger. Pure.
+//! configuration and ledger. Pure, but for the size of the kernel's table of connections.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use rove_host::inner::{TUN_MTU, prefix};
 use rove_host::values::Lease;
+use rove_os::conntrack;
 use rove_os::links::{Link, LinkKind};
 use rove_os::plan::{Destination, Firewall, LIST_MAX, Plan};
 use rove_proto::role::{Access, Allow};
@@ -18,6 +19,14 @@ use crate::subnets;
 
 /// Where name servers are asked (RFC 1035 section 4.2).
 const DNS_PORT: u16 = 53;
+/// A client gets this part of the table of connections: seven clients that take all they get leave
+/// room for others.
+const SHARES: u64 = 8;
+/// The kernel walks a client's list of connections once a timer tick while it opens new ones, so
+/// twice as many cost twice the time. A busy BitTorrent client has some 3,000.
+const SHARE_MAX: u64 = 8_192;
+/// A browser with many open pages has some hundred.
+const SHARE_MIN: u64 = 256;
 /// The shortest IPv6 prefix whose route without a router leads to hosts of the link itself. Shorter
 /// ones stand for the Internet, on a link to a single router.
 const ATTACHED_MIN: u8 = 48;
@@ -39,9 +48,11 @@ pub(super) fn gateway(config: &Config, own: &Lease, registry: &Registry, links: 
 }
 
 /// The firewall of a gateway that listens at these addresses and admits clients to `admitted`.
+/// `others_track` says whether other programs on the host need entries of its own datagrams.
 pub(super) fn firewall(
     config: &Config,
     admitted: Vec<Destination>,
+    others_track: bool,
     udp: impl Iterator<Item = SocketAddr>,
     tcp: impl Iterator<Item = SocketAddr>,
 ) -> Firewall {
@@ -50,7 +61,18 @@ pub(super) fn firewall(
         ports.into_iter().collect()
     };
     let (udp_ports, tcp_ports) = (ports(&mut { udp }), ports(&mut { tcp }));
-    Firewall { nat: config.nat, udp_ports, tcp_ports, admitted }
+    let (share, untracked) = (Some(share()), !others_track);
+    Firewall { nat: config.nat, udp_ports, tcp_ports, admitted, share, untracked }
+}
+
+/// How many of the connections that the host's kernel tracks one client may have.
+pub(super) fn share() -> u32 {
+    share_of(conntrack::tracked().map(|tracked| tracked.max))
+}
+
+fn share_of(max: Option<u64>) -> u32 {
+    let share = max.map_or(SHARE_MAX, |max| max / SHARES);
+    u32::try_from(share.clamp(SHARE_MIN, SHARE_MAX)).unwrap_or(u32::MAX)
 }
 
 /// The destinations that any client may contact by name, for the case that they are addresses of

@@ -164,6 +164,19 @@ fn what_is_allowed_by_name_passes_the_firewall_those_of_this_host_first() {
 }
 
 #[test]
+fn a_client_gets_a_part_of_the_hosts_table_of_connections() {
+    for (max, share) in [
+        (None, 8_192),
+        (Some(1_000), 256),
+        (Some(4_096), 512),
+        (Some(262_144), 8_192),
+        (Some(u64::MAX), 8_192),
+    ] {
+        assert_eq!(share_of(max), share);
+    }
+}
+
+#[test]
 fn a_network_of_the_hosts_own_wins_over_a_subnet_behind_a_peer() {
     let config = config(&[]);
     let networks = config.networks;
@@ -193,12 +206,13 @@ fn the_firewall_knows_every_port_that_is_listened_at_once() {
         places.iter().map(|place| place.parse().unwrap()).collect()
     };
     let (udp, tcp) = (at(&["[::]:4500", "192.0.2.1:53", "192.0.2.7:4500"]), at(&["[::]:443"]));
-    let firewall = firewall(&config, Vec::new(), udp.into_iter(), tcp.into_iter());
+    let firewall = firewall(&config, Vec::new(), true, udp.into_iter(), tcp.into_iter());
     let (udp_ports, tcp_ports) = (vec![53, 4_500], vec![443]);
-    let expected = Firewall { nat: true, udp_ports, tcp_ports, ..Firewall::default() };
+    let share = Some(share());
+    let expected = Firewall { nat: true, udp_ports, tcp_ports, share, ..Firewall::default() };
     assert_eq!(firewall, expected);
     let config = Config { nat: false, ..config };
-    assert!(!super::firewall(&config, Vec::new(), [].into_iter(), [].into_iter()).nat);
+    assert!(!super::firewall(&config, Vec::new(), true, [].into_iter(), [].into_iter()).nat);
 }
 
 #[test]

@@ -91,6 +91,13 @@ pub enum Order {
         /// Where to.
         reply: SyncSender<FlowsPage>,
     },
+    /// Write packets to the tunnel device as if clients had sent them.
+    Inject {
+        /// The packets.
+        packets: Vec<Vec<u8>>,
+        /// Where to say that the kernel has them.
+        reply: SyncSender<()>,
+    },
     /// Say goodbye, send what is left and end.
     Stop,
 }
@@ -218,6 +225,14 @@ impl Handle {
         let (reply, replied) = sync_channel(1);
         self.order(Order::Flows { from, reply });
         replied.recv_timeout(ANSWER_WITHIN).ok()
+    }
+
+    /// Writes packets to the tunnel device as if clients had sent them. Returns whether that was
+    /// done.
+    pub fn inject(&self, packets: Vec<Vec<u8>>) -> bool {
+        let (reply, replied) = sync_channel(1);
+        self.order(Order::Inject { packets, reply });
+        replied.recv_timeout(ANSWER_WITHIN).is_ok()
     }
 
     /// Ends the thread and waits for it.

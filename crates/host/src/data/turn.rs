@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use mio::Events;
+use rove_engine::Device as _;
 use rove_os::links::Link;
 use rove_os::tun::Tun;
 use rove_proto::id::{LinkId, Transport};
@@ -132,6 +133,11 @@ impl Data {
                 Ok(Order::Flows { from, reply }) => {
                     // Likewise.
                     let _ = reply.try_send(self.engine.node().flows(self.now(), from));
+                }
+                Ok(Order::Inject { packets, reply }) => {
+                    self.engine.device.write(packets.iter().map(Vec::as_slice));
+                    // Likewise.
+                    let _ = reply.try_send(());
                 }
                 Ok(Order::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => {
                     return Next::Stop;

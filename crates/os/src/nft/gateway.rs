@@ -3,10 +3,13 @@
 //!
 //! Its chains, in the order in which a packet passes them:
 //! - `guard`, before connection tracking: only packets from the tunnel may have an inner source
-//!   address, and the gateway's own inner addresses answer only there.
+//!   address, and the gateway's own inner addresses answer only there. Packets of the gateway's own
+//!   ports are not tracked, unless other programs need that; `own` does the same for those that
+//!   leave.
 //! - `enter`, after connection tracking and before NAT: decides about new connections from the
 //!   tunnel. `to_host` admits those to this host itself. They may contact the gateway's inner
-//!   addresses for pings and names, and destinations that the operator allows by name.
+//!   addresses for pings and names, and destinations that the operator allows by name. Each inner
+//!   address, and each subnet behind a client, gets a share of the host's tracked connections.
 //! - `forward` drops packets that belong to no connection. Into the tunnel it admits replies to
 //!   connections of clients and packets to a subnet behind a client. It also admits packets that
 //!   the host's own DNAT rules forward to a client, and packets from other clients.
@@ -53,6 +56,9 @@ const SYSTEM_PORTS: u16 = 1_024;
 const DNS_PORT: u16 = 53;
 /// Packets that this host receives itself. Broadcast and multicast packets reach its services too.
 const LOCAL: [&str; 4] = ["local", "broadcast", "multicast", "anycast"];
+/// Inner addresses whose connections are counted. The core admits only those of enrolled clients,
+/// of which there are at most so many.
+const SOURCES_MAX: u32 = 65_536;
 /// A connection keeps its source port if the range of free ports around it has at least this size,
 /// so that other connections find a port too.
 const RUN_MIN: usize = 1_024;
@@ -69,6 +75,9 @@ pub(super) fn gateway(gate: &Gate) -> Vec<Value> {
         commands.extend(rules.into_iter().map(|expr| rule(GATEWAY_TABLE, name, expr)));
     };
     base("guard", "filter", "prerouting", GUARD, guard(gate));
+    if gate.untracked {
+        base("own", "filter", "output", GUARD, without_tracking(gate, "sport"));
+    }
     base("enter", "filter", "prerouting", ENTER, enter(gate));
     base("forward", "filter", "forward", FORWARD, forward(gate));
     if gate.nat {
@@ -112,6 +121,19 @@ fn guard(gate: &Gate) -> Vec<Vec<Value>> {
     let from_tunnel = || equals(meta("iifname"), json!(gate.device));
     let sources = gate.sources();
     let mut rules = Vec::new();
+    if gate.untracked {
+        rules.extend(without_tracking(gate, "dport").into_iter().map(|mut rule| {
+            let to_host = json!({ "fib": { "result": "type", "flags": ["daddr"] } });
+            rule.splice(
+                rule.len() - 1..rule.len() - 1,
+                [
+                    matches("!=", meta("iifname"), json!(gate.device)),
+                    equals(to_host, json!("local")),
+                ],
+            );
+            rule
+        }));
+    }
     for (v6, name) in [(false, "ipv4"), (true, "ipv6")] {
         let family = equals(meta("nfproto"), json!(name));
         let foreign = match of_family(&sources, v6) {
@@ -140,12 +162,39 @@ fn guard(gate: &Gate) -> Vec<Vec<Value>> {
 /// and those that were added a moment ago.
 fn enter(gate: &Gate) -> Vec<Vec<Value>> {
     let kind = json!({ "fib": { "result": "type", "flags": ["daddr"] } });
-    vec![
+    let mut rules = vec![
         vec![matches("!=", meta("iifname"), json!(gate.device)), accept()],
         // Replies to connections that this host opened.
         vec![states(&["established", "related"]), accept()],
         vec![equals(kind, json!({ "set": LOCAL })), json!({ "jump": { "target": "to_host" } })],
-    ]
+    ];
+    if let Some(share) = gate.share {
+        rules.extend(shares(gate, share));
+    }
+    rules
+}
+
+/// Drops what would exceed a source's share. A client can use any address of the subnet behind it,
+/// so the whole subnet counts as one source.
+fn shares(gate: &Gate, share: u32) -> Vec<Vec<Value>> {
+    let exceeds = || json!({ "ct count": { "val": share, "inv": true } });
+    let mut rules = Vec::new();
+    for family in networks_by_family(&gate.networks) {
+        let (name, protocol) = match family.first() {
+            Some(net) if net.addr().is_ipv6() => ("sources_ipv6", "ip6"),
+            Some(_) | None => ("sources_ipv4", "ip"),
+        };
+        let each = json!({ "meter": {
+            "name": name, "key": payload(protocol, "saddr"), "size": SOURCES_MAX,
+            "stmt": exceeds(),
+        } });
+        let source = || address("==", "saddr", &family);
+        rules.push(vec![source(), each, drop()]);
+        rules.push(vec![source(), accept()]);
+    }
+    let subnet = |subnet: &IpNet| vec![address("==", "saddr", &[*subnet]), exceeds(), drop()];
+    rules.extend(gate.subnets.iter().map(subnet));
+    rules
 }
 
 fn to_host(gate: &Gate) -> Vec<Vec<Value>> {
@@ -187,6 +236,18 @@ fn at_port(port: u16) -> [Value; 2] {
 
 fn states(states: &[&str]) -> Value {
     matches("in", json!({ "ct": { "key": "state" } }), json!(states))
+}
+
+/// The packets of the gateway's own ports make no entries in the table of connections. Datagrams
+/// from forged addresses cannot fill it, and if it is full, clients still reach the gateway.
+fn without_tracking(gate: &Gate, field: &str) -> Vec<Vec<Value>> {
+    let ports = [("udp", &gate.udp_ports), ("tcp", &gate.tcp_ports)];
+    let used = ports.into_iter().filter(|(_, ports)| !ports.is_empty());
+    let rule = |(protocol, ports): (&str, &Vec<u16>)| {
+        let ports = equals(payload(protocol, field), json!({ "set": ports }));
+        vec![ports, json!({ "notrack": null })]
+    };
+    used.map(rule).collect()
 }
 
 fn forward(gate: &Gate) -> Vec<Vec<Value>> {

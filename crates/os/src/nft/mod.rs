@@ -6,15 +6,17 @@
 //! connections stay established. Rove never changes tables of other programs; a base chain of
 //! theirs that drops packets still drops them.
 //!
-//! Only [`crate::plan`] uses this module. It runs the program and does not speak netlink because
-//! only nftables' own library defines the wire format, and every host that filters packets has
-//! `nft`.
+//! Only [`crate::plan`], [`crate::probe`] and [`crate::conntrack`] use this module. It runs the
+//! program and does not speak netlink because only nftables' own library defines the wire format,
+//! and every host that filters packets has `nft`.
 
 mod client;
 mod gateway;
+mod listing;
 mod ruleset;
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     io::{self, Read, Write as _},
     os::unix::{fs::MetadataExt as _, process::CommandExt as _},
@@ -27,10 +29,12 @@ use std::{
 use serde_json::Value;
 
 pub(crate) use self::client::groups;
+pub(crate) use self::listing::{entries, has_key, text};
+pub(crate) use self::ruleset::{Table, drop, equals, meta, payload, remove as remove_table};
 use self::{client::Sockets, ruleset::NetworkSet};
 use crate::{
     error::Error,
-    plan::{GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening},
+    plan::{GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening, PROBE_TABLE},
 };
 
 /// How long a transaction may take. A busy machine needs some 10 ms.
@@ -55,13 +59,23 @@ pub(crate) const GUARD: &str = "the guard";
 /// another name.
 pub(crate) fn install_gateway(gate: &Gate) -> Result<(), Error> {
     let mut commands = ruleset::remove(GATEWAY_TABLE_BEFORE);
+    let without_limits = commands.clone();
     commands.extend(gateway::gateway(gate));
-    run(GATEWAY, commands)?;
+    match run(GATEWAY, commands) {
+        // A kernel without `ct count`. The gateway's status says that the limits are missing.
+        Err(Error::NftRefused { .. }) if gate.share.is_some() => {
+            let gate = Gate { share: None, ..gate.clone() };
+            run(GATEWAY, [without_limits, gateway::gateway(&gate)].concat())?;
+        }
+        result => result?,
+    }
     unless_unknown(run(GATEWAY, gateway::arp(gate)))
 }
 
 /// Removes the ruleset of a gateway, if there is one.
 pub(crate) fn remove_gateway() -> Result<(), Error> {
+    // A process that died during a probe left its table.
+    remove(GATEWAY, PROBE_TABLE)?;
     unless_unknown(run(GATEWAY, gateway::remove_arp()))?;
     remove(GATEWAY, GATEWAY_TABLE_BEFORE)?;
     remove(GATEWAY, GATEWAY_TABLE)
@@ -164,11 +178,13 @@ pub(crate) enum Sets {
     Left,
 }
 
-/// One table; null if it is missing.
+/// One table; null if it is missing. The listing has no counters, and of a gateway no sets, which
+/// packets fill.
 fn list(family: &str, table: &'static str, sets: Sets) -> Result<Value, Error> {
-    let command = ["-j", "-t", "list", "table", family, table];
+    let command = ["-j", "-s", "-t", "list", "table", family, table];
+    let is_terse = sets == Sets::Left || table == GATEWAY_TABLE;
     let arguments: Vec<&str> =
-        command.into_iter().filter(|word| sets == Sets::Left || *word != "-t").collect();
+        command.into_iter().filter(|word| is_terse || *word != "-t").collect();
     let output = nft(table, &arguments, String::new())?;
     if output.status.success() {
         let mut listing: Value = serde_json::from_slice(&output.stdout)
@@ -182,6 +198,23 @@ fn list(family: &str, table: &'static str, sets: Sets) -> Result<Value, Error> {
         return Ok(Value::Null);
     }
     Err(Error::NftRefused { what: table, said: first_line(&said) })
+}
+
+/// The packets that the named counters of a table (family inet) have counted.
+pub(crate) fn counters(table: &'static str) -> Result<BTreeMap<String, u64>, Error> {
+    let output = nft(table, &["-j", "list", "counters", "table", "inet", table], String::new())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(Error::NftRefused { what: table, said: first_line(&said) });
+    }
+    let listing: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| Error::NftRefused { what: table, said: error.to_string() })?;
+    let entries = listing.get("nftables").and_then(Value::as_array);
+    let counters = entries.into_iter().flatten().filter_map(|entry| entry.get("counter"));
+    let counted = counters.filter_map(|counter| {
+        Some((counter.get("name")?.as_str()?.to_owned(), counter.get("packets")?.as_u64()?))
+    });
+    Ok(counted.collect())
 }
 
 /// The whole nftables ruleset of this network namespace, of all programs.
@@ -208,7 +241,7 @@ fn remove_handles(value: &mut Value) {
     }
 }
 
-fn run(what: &'static str, commands: Vec<Value>) -> Result<(), Error> {
+pub(crate) fn run(what: &'static str, commands: Vec<Value>) -> Result<(), Error> {
     run_with_sets(what, commands, &[])
 }
 

@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 /// Removes a table, which may be missing.
-pub(super) fn remove(table: &str) -> Vec<Value> {
+pub(crate) fn remove(table: &str) -> Vec<Value> {
     remove_of("inet", table)
 }
 
@@ -67,7 +67,7 @@ impl NetworkSet {
 }
 
 /// A table that replaces one of the same name, built rule by rule.
-pub(super) struct Table {
+pub(crate) struct Table {
     family: &'static str,
     name: &'static str,
     commands: Vec<Value>,
@@ -75,14 +75,14 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(family: &'static str, name: &'static str) -> Self {
+    pub(crate) fn new(family: &'static str, name: &'static str) -> Self {
         let mut commands = remove_of(family, name);
         commands.push(json!({ "add": { "table": { "family": family, "name": name } } }));
         Self { family, name, commands, sets: Vec::new() }
     }
 
     /// Adds a chain at a hook.
-    pub(super) fn base_chain(
+    pub(crate) fn base_chain(
         &mut self,
         name: &str,
         kind: &str,
@@ -119,8 +119,15 @@ impl Table {
         reference
     }
 
+    /// Adds a named counter.
+    pub(crate) fn counter(&mut self, name: &str) {
+        self.commands.push(json!({ "add": { "counter": {
+            "family": self.family, "table": self.name, "name": name,
+        } } }));
+    }
+
     /// Adds rules at the end of a chain.
-    pub(super) fn rules(&mut self, chain: &str, rules: impl IntoIterator<Item = Vec<Value>>) {
+    pub(crate) fn rules(&mut self, chain: &str, rules: impl IntoIterator<Item = Vec<Value>>) {
         let rule = |expr| {
             json!({ "add": { "rule": {
                 "family": self.family, "table": self.name, "chain": chain, "expr": expr,
@@ -129,7 +136,7 @@ impl Table {
         self.commands.extend(rules.into_iter().map(rule));
     }
 
-    pub(super) fn into_commands(self) -> Vec<Value> {
+    pub(crate) fn into_commands(self) -> Vec<Value> {
         self.commands
     }
 
@@ -186,11 +193,11 @@ pub(super) fn matches(op: &str, left: Value, right: Value) -> Value {
     json!({ "match": { "op": op, "left": left, "right": right } })
 }
 
-pub(super) fn equals(left: Value, right: Value) -> Value {
+pub(crate) fn equals(left: Value, right: Value) -> Value {
     matches("==", left, right)
 }
 
-pub(super) fn meta(key: &str) -> Value {
+pub(crate) fn meta(key: &str) -> Value {
     json!({ "meta": { "key": key } })
 }
 
@@ -203,7 +210,7 @@ pub(super) fn set(left: Value, value: u32) -> Value {
     json!({ "mangle": { "key": left, "value": value } })
 }
 
-pub(super) fn payload(protocol: &str, field: &str) -> Value {
+pub(crate) fn payload(protocol: &str, field: &str) -> Value {
     json!({ "payload": { "protocol": protocol, "field": field } })
 }
 
@@ -215,6 +222,6 @@ pub(super) fn refuse() -> Value {
     json!({ "reject": { "type": "icmpx", "expr": "admin-prohibited" } })
 }
 
-pub(super) fn drop() -> Value {
+pub(crate) fn drop() -> Value {
     json!({ "drop": null })
 }

@@ -194,6 +194,12 @@ pub(crate) struct Gate {
     /// What clients may contact on this host, besides `own`.
     #[serde(default)]
     pub(crate) admitted: Vec<Destination>,
+    /// Tracked connections that one source may have.
+    #[serde(default)]
+    pub(crate) share: Option<u32>,
+    /// Packets of the ports on which the gateway listens are not tracked.
+    #[serde(default)]
+    pub(crate) untracked: bool,
 }
 
 impl Gate {
@@ -396,6 +402,8 @@ pub(crate) fn items(plan: &Plan, around: &Surroundings) -> Vec<Item> {
             udp_ports: sorted(firewall.udp_ports.clone()),
             tcp_ports: sorted(firewall.tcp_ports.clone()),
             admitted: sorted(firewall.admitted.clone()),
+            share: firewall.share,
+            untracked: firewall.untracked,
         }));
     }
     let own = plan.addresses.iter().map(|&net| alone_if_routed(net, plan));

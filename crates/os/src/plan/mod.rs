@@ -86,6 +86,8 @@ pub const ROUTE_PROTOCOL: u8 = b'R';
 pub const GATEWAY_TABLE: &str = "rove_gateway";
 /// The name of that table in earlier versions.
 pub(crate) const GATEWAY_TABLE_BEFORE: &str = "rove_nat";
+/// nftables table (family inet) of a probe, which removes it at its end.
+pub(crate) const PROBE_TABLE: &str = "rove_probe";
 /// How the names of Rove's nftables tables begin.
 pub const FILTER_TABLE_PREFIX: &str = "rove_";
 /// nftables table (family inet) with the kill switch.
@@ -158,6 +160,11 @@ pub struct Firewall {
     /// Addresses of this host that clients may contact, besides the tunnel's own addresses. Others
     /// refuse every connection from the tunnel.
     pub admitted: Vec<Destination>,
+    /// Tracked connections that each inner address, and each subnet behind a client, may have;
+    /// `None` for any number.
+    pub share: Option<u32>,
+    /// Packets of these ports are not tracked. See [`crate::conntrack::is_used_by_others`].
+    pub untracked: bool,
 }
 
 /// What may be contacted.

@@ -38,7 +38,11 @@ pub enum Obstacle {
     Forward {
         /// Its family, table and chain: `ip filter FORWARD`.
         chain: String,
+        /// Whether its table looks at the state of connections, so that it may accept replies.
+        is_stateful: bool,
     },
+    /// The kernel cannot limit how many connections a client of this gateway has.
+    NoShares,
 }
 
 /// The obstacles that keep `items` from working, although they are in place.
@@ -52,7 +56,11 @@ pub(super) fn of(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
         match nft::ruleset() {
             // Without nft, assume that there is no nftables filter in the way.
             Err(error) if error.is_without_nft() => {}
-            ruleset => found.extend(drops_forwarded(&ruleset?, device)),
+            ruleset => {
+                let ruleset = ruleset?;
+                found.extend(drops_forwarded(&ruleset, device));
+                found.extend(lacks_shares(items, &ruleset).then_some(Obstacle::NoShares));
+            }
         }
     }
     Ok(found)
@@ -82,7 +90,7 @@ fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
                 {
                     Some(to)
                 }
-                Obstacle::Bypass { .. } | Obstacle::Forward { .. } => None,
+                Obstacle::Bypass { .. } | Obstacle::Forward { .. } | Obstacle::NoShares => None,
             });
             match same {
                 Some(to) => to.push(*net),
@@ -119,11 +127,13 @@ fn drops_forwarded(ruleset: &Value, device: &str) -> Vec<Obstacle> {
         value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
     let place = |value: &Value| (text(value, "family"), text(value, "table"));
-    let knows_device = |table: &(String, String)| {
+    let rules = |table: (String, String)| {
         let rules = entries.iter().filter_map(|entry| entry.get("rule"));
-        let mut of_table = rules.filter(|rule| place(rule) == *table);
-        of_table.any(|rule| mentions(rule, device))
+        rules.filter(move |rule| place(rule) == table)
     };
+    let knows_device = |table| rules(table).any(|rule| mentions(rule, device));
+    // Statements of iptables are not always translated.
+    let looks_at_state = |rule: &Value| nft::has_key(rule, &|key| key == "ct" || key == "xt");
     let chains = entries.iter().filter_map(|entry| entry.get("chain"));
     let dropping = chains.filter(|chain| {
         text(chain, "type") == "filter"
@@ -131,13 +141,21 @@ fn drops_forwarded(ruleset: &Value, device: &str) -> Vec<Obstacle> {
             && text(chain, "policy") == "drop"
             && matches!(&*text(chain, "family"), "ip" | "ip6" | "inet")
             && !text(chain, "table").starts_with(FILTER_TABLE_PREFIX)
-            && !knows_device(&place(chain))
+            && !knows_device(place(chain))
     });
     let named = dropping.map(|chain| {
         let (family, table) = place(chain);
-        Obstacle::Forward { chain: format!("{family} {table} {}", text(chain, "name")) }
+        let chain = format!("{family} {table} {}", text(chain, "name"));
+        Obstacle::Forward { chain, is_stateful: rules((family, table)).any(looks_at_state) }
     });
     named.collect()
+}
+
+/// Whether a gateway's firewall should limit connections and does not: see
+/// [`nft::install_gateway`].
+fn lacks_shares(items: &[&Item], ruleset: &Value) -> bool {
+    let wanted = |item: &&Item| matches!(item, Item::Gateway(gate) if gate.share.is_some());
+    items.iter().any(wanted) && !nft::has_key(ruleset, &|key| key == "ct count")
 }
 
 fn mentions(value: &Value, word: &str) -> bool {
@@ -174,8 +192,14 @@ mod tests {
         let docker = chain("filter", "FORWARD", "drop");
         assert_eq!(
             found(&[docker.clone(), rule("filter", "docker0"), rule("other", "rove0")]),
-            [Obstacle::Forward { chain: "ip filter FORWARD".to_owned() }]
+            [Obstacle::Forward { chain: "ip filter FORWARD".to_owned(), is_stateful: false }]
         );
+        let state = json!({ "rule": {
+            "family": "ip", "table": "filter", "chain": "FORWARD",
+            "expr": [{ "match": { "left": { "ct": { "key": "state" } }, "right": "established" } }],
+        } });
+        let stateful = found(&[docker.clone(), state]);
+        assert!(matches!(&stateful[..], [Obstacle::Forward { is_stateful: true, .. }]));
         assert_eq!(found(&[docker, rule("filter", "rove0")]), []);
         assert_eq!(found(&[chain("filter", "FORWARD", "accept")]), []);
         assert_eq!(found(&[chain("rove_gateway", "forward", "drop")]), []);

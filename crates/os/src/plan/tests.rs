@@ -264,7 +264,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
                     nat,
                     udp_ports: ports.to_vec(),
                     tcp_ports: ports[1..].to_vec(),
-                    admitted: Vec::new(),
+                    ..Firewall::default()
                 }),
                 allow_lan,
                 forward,

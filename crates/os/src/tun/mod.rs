@@ -357,4 +357,9 @@ impl Written {
     }
 }
 
+/// The Internet checksum (RFC 1071) of parts that have even lengths.
+pub(crate) fn checksum(parts: &[&[u8]]) -> u16 {
+    !checksum::fold(parts.iter().map(|part| checksum::sum(part)).sum())
+}
+
 const _: () = assert!(BATCH_MAX + 2 <= libc::UIO_MAXIOV as usize);

@@ -20,8 +20,9 @@ leaks, filters, kill switch, settings, resolver, names, MTU, clock. Returns 1 if
 
 pub(super) const GATEWAY_CHECK: &str = "\
 Each line begins with ok, failed or unknown. The checks: interface, routes, NAT, forwarding, other
-programs' packet filters, name servers, endpoints, clock. Whether an endpoint is reached from
-outside can only be told from outside. Returns 1 if one failed.";
+programs' packet filters, Internet, connections, name servers, endpoints, clock. For two of them a
+test packet like a client's passes this host's filters and is dropped before it leaves. Whether an
+endpoint is reached from outside can only be told from outside. Returns 1 if one failed.";
 
 pub(super) const INIT: &str = "\
 Afterwards DIR holds gateway.toml, gateway.key, gateway.record, gateway.redb and operator.key. The
@@ -32,8 +33,9 @@ The invite holds no private key. Whoever has it can enrol until it is used or ex
 over as you would a password.";
 
 pub(super) const ALLOW: &str = "\
-A peer reaches the Internet, and neither other peers nor the gateway's own networks, unless allowed
-here. Examples: 10.1.0.0/16, 192.168.1.10:22, [fd00::5]:443, 10.77.0.3 (another peer).
+A peer reaches the Internet, and neither other peers, the gateway's own addresses nor its private
+networks, unless allowed here. Examples: 10.1.0.0/16, 192.168.1.10:22, [fd00::5]:443, 10.77.0.3
+(another peer).
 
 Packets are judged one by one, by the list of the peer that sends them. So for two peers to talk,
 each needs the other's address, without a port: replies go to whatever port a question came from.

@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rove_api::{
-    Check, CheckState, ClientStatus, GatewayStatus, Problem, RunningClient, TransportChoice,
+    Check, CheckState, ClientStatus, GatewayHost, GatewayStatus, Problem, RunningClient,
+    TransportChoice,
 };
 use rove_host::control::{self, AskError, Request};
 use rove_host::home::{Home, Role};
@@ -19,7 +20,7 @@ use rove_host::values::{Endpoint, Host};
 use rove_os::names;
 use serde::de::DeserializeOwned;
 
-use super::output;
+use super::{gateway, output};
 use crate::cli::OutputArgs;
 
 /// How long an answer from the other end of the tunnel may take.
@@ -30,6 +31,10 @@ const ASKED_NAME: &str = "example.com";
 const DNS_PORT: u16 = 53;
 /// A clock that is further behind one of the node's own files is wrong.
 const CLOCK_SLACK: Duration = Duration::from_secs(120);
+
+/// The names of checks that say what was measured.
+const INTERNET: &str = "internet";
+const CONNECTIONS: &str = "connections";
 
 /// The result of one check.
 enum Found {
@@ -64,6 +69,7 @@ pub(super) fn gateway(home: &Home, args: OutputArgs) -> Result<()> {
     let status: GatewayStatus = ask(home, Role::Gateway, not_running)?;
     let config = rove_gateway::Config::load(&home.config(Role::Gateway))?;
     let mut checks = host(&status.problems, &GATEWAY_PARTS);
+    measured(&mut checks, status.host);
     if !config.nat {
         checks.retain(|(name, _)| *name != "nat");
         let off = match config.firewall {
@@ -160,13 +166,15 @@ const CLIENT_PARTS: [(&str, &str, &str); 8] = [
     ("resolver", "dns", "as wanted"),
     ("offload", rove_host::offload::PART, "no segmented send is known to lose packets"),
 ];
-const GATEWAY_PARTS: [(&str, &str, &str); 7] = [
+const GATEWAY_PARTS: [(&str, &str, &str); 9] = [
     ("interface", "interface", "up, with its addresses"),
     ("routes", "routing", "in place"),
     ("nat", "filter", "in place"),
     ("forwarding", "setting", "on"),
     ("firewall", "firewall", "no other program's filter drops what is forwarded"),
     ("offload", rove_host::offload::PART, "no segmented send is known to lose packets"),
+    (INTERNET, "internet", ""),
+    (CONNECTIONS, "connections", ""),
     ("others", "other", "nothing else is wrong"),
 ];
 
@@ -183,6 +191,24 @@ fn host(problems: &[Problem], parts: &[(&'static str, &str, &str)]) -> Checks {
         }
     }
     checks
+}
+
+/// Says what was measured where nothing is wrong.
+fn measured(checks: &mut Checks, host: Option<GatewayHost>) {
+    let leaves = host.and_then(|host| host.leaves).map(gateway::internet);
+    let connections = host.and_then(|host| host.connections).map(gateway::connections);
+    let unknown = || Found::Unknown("no test packet could be sent: nft is missing".to_owned());
+    let none = || Found::Good("the kernel tracks no connections".to_owned());
+    for (name, found) in checks {
+        let is_good = matches!(found, Found::Good(_));
+        if is_good && *name == INTERNET {
+            let said = leaves.as_ref().map(|said| format!("a test packet would leave: {said}"));
+            *found = said.map_or_else(unknown, Found::Good);
+        }
+        if is_good && *name == CONNECTIONS {
+            *found = connections.clone().map_or_else(none, Found::Good);
+        }
+    }
 }
 
 /// Whether name servers answer.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use rove_api::{
-    Allowed, AuditEntry, ClockReset, GatewayStatus, Invited, Peers, Reloaded, Revoked,
-    RunningGateway,
+    Allowed, AuditEntry, ClockReset, Connections, GatewayStatus, Invited, Leaves, Peers, Reloaded,
+    Revoked, RunningGateway,
 };
 use rove_gateway::ask;
 use rove_host::config::LogFormat;
@@ -96,6 +96,11 @@ pub(super) fn status(home: &Home, args: GatewayStatusArgs) -> Result<()> {
         ("open invites", reply.open_invites.to_string()),
         ("nat", host.map(|host| yes(host.nat)).unwrap_or_default()),
         ("forwarding", host.map(|host| yes(host.forwarding)).unwrap_or_default()),
+        ("internet", host.and_then(|host| host.leaves).map(internet).unwrap_or_default()),
+        (
+            "connections",
+            host.and_then(|host| host.connections).map(connections).unwrap_or_default(),
+        ),
     ] {
         if !value.is_empty() {
             text.push_str(&format!("{name:14}{value}\n"));
@@ -110,6 +115,21 @@ pub(super) fn status(home: &Home, args: GatewayStatusArgs) -> Result<()> {
         text.push_str(&format!("{}  {}\n", moment(*at), what.trim_end()));
     }
     output::print(&text)
+}
+
+/// The address families in which clients' packets leave the host.
+pub(super) fn internet(leaves: Leaves) -> String {
+    let word = |leaves: bool| if leaves { "yes" } else { "no" };
+    let families = [("IPv4", leaves.ipv4), ("IPv6", leaves.ipv6)].into_iter();
+    let told = families.filter_map(|(name, leaves)| Some(format!("{name} {}", word(leaves?))));
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// How full the host's table of connections is.
+pub(super) fn connections(table: Connections) -> String {
+    let Connections { tracked, max, share } = table;
+    let share = share.map_or_else(String::new, |share| format!("; at most {share} for one client"));
+    format!("{tracked} of at most {max}{share}")
 }
 
 /// How many sessions prove that they live. Nobody knows more: an idle client may say nothing for

@@ -46,12 +46,17 @@ fn tell(line: &str) {
 /// Skips from inside the namespaces if a program is not installed.
 pub(crate) fn need_program(what: &str, program: &str) {
     if find(program).is_none() {
-        skip(what, &format!("the program {program} is not installed"));
-        std::process::exit(EXIT_SKIPPED);
+        skip_inside(what, &format!("the program {program} is not installed"));
     }
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+/// Skips from inside the namespaces, before a lab is built.
+pub(crate) fn skip_inside(what: &str, why: &str) -> ! {
+    skip(what, why);
+    std::process::exit(EXIT_SKIPPED);
+}
+
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let usual = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let candidates = std::env::split_paths(&path).chain(usual);

@@ -1,0 +1,288 @@
+//! What the host of a gateway does with packets of clients: filters, routes and rules that stop
+//! them, which the gateway's status names, and one client that opens connections without end.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod support;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+use support::netns::{
+    Lab, Running, download, find, in_namespace, inside, need_program, pattern, reaches,
+    serve_pattern, sh, skip_inside, wait_until,
+};
+
+const WEB: &str = "198.51.100.80:80";
+
+/// A gateway that translates.
+fn with_nat(lab: &Lab) -> Running {
+    let init = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
+    lab.rove("gateway", init).ok();
+    lab.gateway()
+}
+
+fn on_gateway(line: &str) -> String {
+    sh(&format!("nsenter --net=/run/netns/gateway sh -ec '{line}'"))
+}
+
+fn status(lab: &Lab) -> Value {
+    let status = lab.rove("gateway", "gateway status --json").ok();
+    serde_json::from_str(&status).unwrap()
+}
+
+/// The lines about the host's problems.
+fn problems(lab: &Lab) -> Vec<String> {
+    let text = lab.rove("gateway", "gateway status").ok();
+    text.lines().filter(|line| line.starts_with("problem ")).map(str::to_owned).collect()
+}
+
+/// What is done to the host, how it is undone, what the one problem names, and what it does not.
+const OBSTACLES: [(&str, &str, [&str; 3], &str); 10] = [
+    // As on images of Oracle and RHEL.
+    (
+        "nft \"table ip filter {
+            chain FORWARD { type filter hook forward priority 0; reject; }; }\"",
+        "nft delete table ip filter",
+        ["IPv4 packets", "the chain ip filter FORWARD", "iptables -I FORWARD -i rove-gw -j ACCEPT"],
+        "IPv6",
+    ),
+    (
+        "nft \"table ip6 filter {
+            chain FORWARD { type filter hook forward priority 0; drop; }; }\"",
+        "nft delete table ip6 filter",
+        ["IPv6 packets", "the chain ip6 filter FORWARD", "ip6tables -I FORWARD -i rove-gw"],
+        "IPv4",
+    ),
+    // As firewalld does, beside a table that drops other packets.
+    (
+        "nft \"table inet innocent { chain f { type filter hook forward priority 0;
+            iifname nobody drop; }; };
+            table inet firewalld { chain sub { reject; };
+            chain filter_FORWARD { type filter hook forward priority 10; jump sub; }; }\"",
+        "nft \"delete table inet innocent; delete table inet firewalld\"",
+        [
+            "IPv4 and IPv6",
+            "the chain inet firewalld filter_FORWARD",
+            "nft insert rule inet firewalld",
+        ],
+        "innocent",
+    ),
+    (
+        "nft \"table inet raw { chain p { type filter hook prerouting priority -300;
+            iifname rove-gw drop; }; }\"",
+        "nft delete table inet raw",
+        ["the chain inet raw p", "prerouting hook", "IPv4 and IPv6"],
+        "rove_gateway",
+    ),
+    (
+        "nft \"table ip out { chain o { type filter hook postrouting priority 300;
+            oifname to-router tcp dport 443 drop; }; }\"",
+        "nft delete table ip out",
+        ["the chain ip out o", "postrouting hook", "IPv4 packets"],
+        "IPv6",
+    ),
+    (
+        "ip rule add pref 10 iif rove-gw prohibit",
+        "ip rule del pref 10",
+        ["does not forward IPv4", "a route or a routing rule refuses them", "ip rule"],
+        "IPv6",
+    ),
+    (
+        "ip -6 rule add pref 10 iif rove-gw prohibit",
+        "ip -6 rule del pref 10",
+        ["does not forward IPv6", "a route or a routing rule refuses them", "ip rule"],
+        "IPv4",
+    ),
+    (
+        "ip route del default",
+        "ip route add default via 192.0.2.254",
+        ["does not forward IPv4", "it has no route to the Internet", "add a default route"],
+        "IPv6",
+    ),
+    (
+        "ip route add 10.77.0.128/25 dev to-router; sysctl -qw net.ipv4.conf.rove-gw.rp_filter=1",
+        "sysctl -qw net.ipv4.conf.rove-gw.rp_filter=0; ip route del 10.77.0.128/25",
+        ["does not forward IPv4", "reverse path filter", "net.ipv4.conf.rove-gw.rp_filter=2"],
+        "IPv6",
+    ),
+    (
+        "ip route replace 192.31.196.0/24 dev rove-gw",
+        "ip route del 192.31.196.0/24",
+        ["does not forward IPv4", "leads back into the tunnel", "remove routes by rove-gw"],
+        "IPv6",
+    ),
+];
+
+#[test]
+fn a_host_that_forwards_nothing_is_named_with_the_place() {
+    in_namespace("a_host_that_forwards_nothing_is_named_with_the_place", || {
+        need_program("packet filters", "nft");
+        let lab = Lab::new("a host that forwards nothing");
+        // No probe may get as far as this.
+        sh("nsenter --net=/run/netns/router nft 'table inet watch {
+            counter strangers { }; chain c { type filter hook prerouting priority -300;
+            ip daddr 192.31.196.0/24 counter name strangers
+            ip6 daddr 2001:4:112::/48 counter name strangers; }; }'");
+        let _gateway = with_nat(&lab);
+        assert_eq!(problems(&lab), [""; 0]);
+        let leaves = |lab: &Lab| status(lab)["leaves"].clone();
+        assert_eq!(leaves(&lab), serde_json::json!({ "ipv4": true, "ipv6": true }));
+        let text = lab.rove("gateway", "gateway check").out;
+        assert!(text.contains("a test packet would leave: IPv4 yes, IPv6 yes"), "{text}");
+        for (done, undone, named, not_named) in OBSTACLES {
+            on_gateway(done);
+            let found = problems(&lab);
+            assert_eq!(found.len(), 1, "{done}: {found:?}");
+            for word in named {
+                assert!(found[0].contains(word), "{done}: {word:?} is not in {found:?}");
+            }
+            assert!(!found[0].contains(not_named), "{done}: {found:?}");
+            let check = lab.rove("gateway", "gateway check").fails();
+            assert!(check.contains("1 of "), "{check}");
+            on_gateway(undone);
+            assert_eq!(problems(&lab), [""; 0], "{undone}");
+        }
+        // The real thing, if it is there: the client is refused, and the operator hears of it.
+        serve_pattern("server", WEB, 1_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        assert_eq!(download("client", WEB).unwrap(), pattern(1_000));
+        if find("iptables").is_some() {
+            on_gateway("iptables -A FORWARD -j REJECT");
+            assert!(!reaches("client", WEB));
+            let found = problems(&lab);
+            assert!(found.len() == 1 && found[0].contains("FORWARD"), "{found:?}");
+            assert_eq!(leaves(&lab)["ipv4"], false);
+            on_gateway(
+                "iptables -I FORWARD -i rove-gw -j ACCEPT
+                iptables -I FORWARD -o rove-gw -j ACCEPT",
+            );
+            assert_eq!(problems(&lab), [""; 0], "the cure that was named");
+            assert!(reaches("client", WEB));
+        }
+        lab.rove("client", "down").ok();
+        let left = sh("nsenter --net=/run/netns/router nft list counters table inet watch");
+        assert!(left.contains("packets 0 "), "{left}");
+        assert!(!on_gateway("nft list tables").contains("rove_probe"));
+    });
+}
+
+/// Sockets of the client that opens connections, and the destinations of each: together more than
+/// the kernel's share for one client.
+const SOCKETS: u16 = 200;
+const DESTINATIONS: u8 = 60;
+/// A busy machine loses a part of them.
+const FLOODS_MAX: u32 = 4;
+
+#[test]
+fn one_client_cannot_fill_the_hosts_table_of_connections() {
+    in_namespace("one_client_cannot_fill_the_hosts_table_of_connections", || {
+        need_program("packet filters", "nft");
+        let lab = Lab::new("a table of connections");
+        let _gateway = with_nat(&lab);
+        // The server answers at many addresses.
+        sh("ip -n server route add local 198.51.99.0/24 dev lo
+            ip -n router route add 198.51.99.0/24 via 198.51.100.80
+            ip -n server route add local 2001:db8:99::/64 dev lo
+            ip -n router route add 2001:db8:99::/64 via 2001:db8:b::2");
+        serve_pattern("server", WEB, 1_000);
+        for (host, name) in [("client", "laptop"), ("phone", "phone")] {
+            let invite = lab.invite(name);
+            lab.rove(host, &format!("up {invite}")).ok();
+        }
+        let table = |lab: &Lab, key: &str| status(lab)["connections"][key].as_u64().unwrap();
+        let share = table(&lab, "share");
+        assert!(share < u64::from(SOCKETS) * u64::from(DESTINATIONS), "the flood is too small");
+        // What has been sent stays in the table to the end.
+        on_gateway("sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600");
+        for v6 in [false, true] {
+            let before = table(&lab, "tracked");
+            let mut tracked = 0;
+            for _ in 0..FLOODS_MAX {
+                inside("client", move || flood(v6)).join().unwrap();
+                tracked = table(&lab, "tracked").saturating_sub(before);
+                if tracked >= share {
+                    break;
+                }
+            }
+            assert!(tracked > share / 2, "{tracked} of {share}: no flood");
+            assert!(tracked <= share + 200, "{tracked} connections, the share is {share}");
+            let made = (0..20).filter(|_| download("phone", WEB).is_ok()).count();
+            assert_eq!(made, 20, "another client's new connections");
+        }
+        let text = lab.rove("gateway", "gateway status").ok();
+        assert!(text.contains(&format!("at most {share} for one client")), "{text}");
+        for host in ["client", "phone"] {
+            lab.rove(host, "down").ok();
+        }
+    });
+}
+
+/// Entries that so many datagrams from the server's ports make in the gateway's table.
+fn entries_of_datagrams(lab: &Lab, count: u64) -> u64 {
+    let tracked = || status(lab)["connections"]["tracked"].as_u64().unwrap();
+    let before = tracked();
+    let send = move || {
+        for _ in 0..count {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.send_to(b"no datagram of Rove", "192.0.2.1:4500").unwrap();
+        }
+    };
+    inside("server", send).join().unwrap();
+    tracked().saturating_sub(before)
+}
+
+#[test]
+fn datagrams_for_a_gateway_fill_no_table_unless_another_filter_needs_that() {
+    in_namespace("datagrams_for_a_gateway_fill_no_table_unless_another_filter_needs_that", || {
+        need_program("packet filters", "nft");
+        let legacy = ["iptable_filter", "iptable_nat", "ip6table_filter", "ip6table_nat"];
+        if legacy.iter().any(|module| Path::new("/sys/module").join(module).exists()) {
+            skip_inside(
+                "datagrams of many",
+                "iptables' older form, which nobody can list, is loaded",
+            );
+        }
+        let lab = Lab::new("datagrams of many");
+        let _gateway = with_nat(&lab);
+        serve_pattern("server", WEB, 1_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let is_untracked = || on_gateway("nft list table inet rove_gateway").contains("notrack");
+        assert!(entries_of_datagrams(&lab, 300) < 100);
+        // As on RHEL: only packets that begin a connection are accepted at this port.
+        on_gateway(
+            "nft \"table inet strict { chain c { type filter hook input priority 0;
+            policy drop; iif lo accept; ct state established,related accept;
+            meta l4proto ipv6-icmp accept;
+            ct state new udp dport 4500 accept; }; }\"",
+        );
+        wait_until("packets are tracked", || !is_untracked());
+        assert!(entries_of_datagrams(&lab, 300) > 200);
+        assert_eq!(download("client", WEB).unwrap(), pattern(1_000), "the session goes on");
+        on_gateway("nft delete table inet strict");
+        wait_until("packets are not tracked", is_untracked);
+        assert_eq!(download("client", WEB).unwrap(), pattern(1_000));
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// Opens connections from many ports to many hosts.
+fn flood(v6: bool) {
+    let any = if v6 { "[::]:0" } else { "0.0.0.0:0" };
+    let sockets: Vec<UdpSocket> = (0..SOCKETS).map(|_| UdpSocket::bind(any).unwrap()).collect();
+    for host in 1..=DESTINATIONS {
+        let to =
+            if v6 { format!("[2001:db8:99::{host:x}]:9") } else { format!("198.51.99.{host}:9") };
+        let to: SocketAddr = to.parse().unwrap();
+        for socket in &sockets {
+            // The host may refuse what it cannot queue.
+            let _ = socket.send_to(b"one more", to);
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
