@@ -7,8 +7,10 @@
 //! next. Where a stream is kept, UDP by that link is asked from time to time: a train of challenges
 //! and their answers goes both ways, faster than a policer lets by, while the data stays.
 //!
-//! Knows nothing of why something is lost, and nothing of other links. A link with another address
-//! is another link.
+//! Knows nothing of why something is lost. A link with another address is another link.
+//!
+//! Limits: one trial at a time. Loss that is told of another link meanwhile is not remembered, so
+//! where two links are policed at once the second may wait long for its trial.
 
 use std::net::IpAddr;
 
