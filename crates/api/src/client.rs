@@ -70,6 +70,18 @@ pub struct RunningClient {
     pub drops: BTreeMap<String, u64>,
     /// Problems of the client and its host.
     pub problems: Vec<Problem>,
+    /// TCP connections that pass by the tunnel; `None` if the host's sockets cannot be listed.
+    #[serde(default)]
+    pub beside: Option<Beside>,
+}
+
+/// TCP connections whose packets do not use the tunnel, although it leads to their destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Beside {
+    /// Those that came in on a link, and are answered there.
+    pub incoming: usize,
+    /// Those that Rove keeps: the SSH connection over which `rove up` was typed.
+    pub kept: usize,
 }
 
 /// A link of a client.

@@ -27,7 +27,7 @@ mod request;
 mod words;
 
 pub use check::Check;
-pub use client::{ClientStatus, Link, Portal, RunningClient};
+pub use client::{Beside, ClientStatus, Link, Portal, RunningClient};
 pub use flow::{Explanation, Flow, Flows};
 pub use gateway::{
     Allowed, AuditEntry, ClockReset, Connections, GatewayHost, GatewayStatus, Invite, Invited,

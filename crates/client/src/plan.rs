@@ -57,6 +57,7 @@ pub(crate) fn client(
         guard: Some(Guard {
             gateways: remotes.iter().map(SocketAddr::ip).collect(),
             kept: config.kept.clone(),
+            keep_incoming: config.keep_incoming,
             behind: config.advertise.clone(),
         }),
         dns,

@@ -51,6 +51,8 @@ pub struct Config {
     pub allow_lan: bool,
     /// Connections from before the tunnel that continue outside it. Never set by the file.
     pub kept: Vec<Connection>,
+    /// Whether TCP connections that came in before the tunnel do too. Never set by the file.
+    pub keep_incoming: bool,
     /// The subnets behind this client; the invite must allow them.
     pub advertise: Vec<IpNet>,
     /// Domains that the gateway's name servers know. With `route` only their names are asked
@@ -264,6 +266,7 @@ impl Default for Config {
             kill_switch: false,
             allow_lan: false,
             kept: Vec::new(),
+            keep_incoming: true,
             advertise: Vec::new(),
             domains: Vec::new(),
             dns: DnsChoice::default(),

@@ -104,6 +104,14 @@ pub(super) fn unguarded(why: &rove_os::error::Error) -> String {
     )
 }
 
+/// A line for a host whose sockets are not known.
+pub(super) fn unanswered(why: &rove_os::error::Error) -> String {
+    format!(
+        "connections from outside get no answer, because they cannot be told from those that this \
+         host began before: {why}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -431,7 +431,12 @@ impl Client<'_> {
                 self.progress = Progress::Told;
                 let inner = self.lease.iter().flat_map(|lease| &lease.addresses);
                 let inner: Vec<String> = inner.map(|net| net.address.to_string()).collect();
-                let line = format!("up: {} on {}", inner.join(" and "), self.config.interface);
+                let mut line = format!("up: {} on {}", inner.join(" and "), self.config.interface);
+                if let ended @ 1.. = self.applier.ended() {
+                    let (connections, end) =
+                        if ended == 1 { ("connection", "ends") } else { ("connections", "end") };
+                    line.push_str(&format!("; {ended} {connections} from before {end}"));
+                }
                 self.troubles = self.find_troubles();
                 let warnings = self.troubles.iter().cloned().chain(self.config.idle()).collect();
                 carries(&Carries { line, warnings })
@@ -451,6 +456,7 @@ impl Client<'_> {
         found.extend(self.find_unreached());
         found.extend(self.applier.unguarded().map(lease::unguarded));
         found.extend(self.applier.ipv6_off().map(|why| format!("no IPv6 in the tunnel: {why}")));
+        found.extend(self.applier.unanswered().map(lease::unanswered));
         found
     }
 
@@ -519,6 +525,12 @@ impl Client<'_> {
 
     /// Takes everything back but the kill switch, and that too when asked to leave.
     fn end(&mut self) -> Result<()> {
+        // The tunnel carries until new packets leave beside it. Until then the guard stands.
+        let opened = match self.leaving {
+            Some(_) => self.applier.remove_kill_switch(),
+            None => Ok(()),
+        };
+        let released = self.applier.release();
         let (peer, code) = (self.gateway, CloseCode::Requested);
         self.data.command(Command::Close { peer, code });
         self.data.stop();
@@ -526,10 +538,9 @@ impl Client<'_> {
         if let Err(error) = self.membership.settle() {
             tracing::warn!("where the gateway is cannot be stored: {error:#}");
         }
-        let undone = self.applier.undo();
+        let undone = self.applier.undo().and(released);
         let Some(leaving) = self.leaving.take() else { return Ok(undone?) };
         // Even if something else resisted: whoever asks to leave wants the network back.
-        let opened = self.applier.remove_kill_switch();
         let ended = undone.and(opened);
         let reply = match &ended {
             Ok(()) => Reply::Ok(Done {}.into()),

@@ -9,7 +9,7 @@ use rove_host::flows::{self, Whose};
 use rove_host::inner;
 use rove_host::problems::Finding;
 use rove_host::{encoding, offload, resolve, shared_key};
-use rove_os::plan::Part;
+use rove_os::plan::{Beside, Part};
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, PathStatus};
 
@@ -173,8 +173,15 @@ impl Client<'_> {
         told.rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::doing);
         let drops = snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         let inner_gateway = session.lease.as_ref().map(|lease| lease.gateway.clone());
-        told.running = Some(RunningClient { inner_gateway, mtu: inner::TUN_MTU, drops, problems });
+        let (mtu, beside) = (inner::TUN_MTU, self.beside());
+        told.running = Some(RunningClient { inner_gateway, mtu, drops, problems, beside });
         Ok(told.into())
+    }
+
+    /// The connections beside the tunnel, if this host's sockets can be listed.
+    fn beside(&self) -> Option<rove_api::Beside> {
+        let Beside { incoming, kept } = self.applier.beside().ok()?;
+        Some(rove_api::Beside { incoming, kept })
     }
 
     /// Makes this of the links until the client ends, or reads its configuration again.

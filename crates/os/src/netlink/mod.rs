@@ -5,6 +5,7 @@
 
 pub(crate) mod generic;
 pub(crate) mod monitor;
+pub(crate) mod sockets;
 
 use std::{io, os::fd::AsRawFd, time::Duration};
 

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! prerouting   mangle  drops packets to the tunnel's address that arrive on another link
+//!                      drops packets of connections that this host began before the guard
 //!                      marks connections that arrive on another link, and packets of these
 //!                      marks connections that arrive from the tunnel, and others' replies on them
 //! output       mangle  marks this host's replies on both, so that they leave where those came in
@@ -15,19 +16,23 @@
 //! postrouting  filter  drops replies of the tunnel's visitors on other links
 //!              srcnat  gives containers the tunnel's address
 //! ```
+//!
+//! A connection arrives if it begins with a SYN, a UDP packet or an echo request on another link.
+//! Other protocols begin nothing. Packets that a bridge passes on between its ports are none of
+//! this host's. The chains see them if `net.bridge.bridge-nf-call-iptables` is set.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::ruleset::{
-    NetworkSet, Table, accept, address, ct, drop, equals, matches, meta, networks_by_family,
-    payload, refuse, remove_of, set,
+    NetworkSet, Table, accept, address, ct, drop, equals, goto, jump, matches, meta,
+    networks_by_family, payload, refuse, remove_of, set,
 };
 use crate::plan::{
-    Connection, GUARD_TABLE, GuardRules, KILL_SWITCH_TABLE, LocalNetwork, MARK, MARK_INBOUND,
-    MARK_REPLY, Opening,
+    Bridge, Connection, Flows, GUARD_TABLE, GuardRules, KILL_SWITCH_TABLE, LocalNetwork, MARK,
+    MARK_INBOUND, MARK_REPLY, Opening,
 };
 
 /// Multicast groups of a link (RFC 5771, RFC 2365, RFC 4291) and link-local addresses. They are
@@ -57,6 +62,14 @@ const SOURCE_NAT: i32 = 100;
 
 /// The chain that checks destinations, for packets of this host and for forwarded packets.
 const DESTINATIONS: &str = "destinations";
+/// The chain that marks connections that arrive on a link.
+const INCOMING: &str = "incoming";
+/// The chain that checks the sources of packets to sockets from before the guard.
+const OLDER: &str = "older";
+/// FIN, SYN, RST and ACK in the flags of TCP, and the first packet of a connection: SYN alone
+/// (RFC 9293).
+const TCP_FLAGS: u32 = 0x17;
+const TCP_SYN: u32 = 0x02;
 
 type Rule = Vec<Value>;
 
@@ -84,6 +97,16 @@ impl Way {
     const fn remote(self) -> &'static str {
         if matches!(self, Self::In) { "saddr" } else { "daddr" }
     }
+
+    /// The fields with the address and the port of this end.
+    const fn local(self) -> [&'static str; 2] {
+        if matches!(self, Self::In) { ["daddr", "dport"] } else { ["saddr", "sport"] }
+    }
+
+    /// Both ends of a connection, the one that sends first.
+    const fn ends<T: Copy>(self, local: T, remote: T) -> [T; 2] {
+        if matches!(self, Self::In) { [remote, local] } else { [local, remote] }
+    }
 }
 
 /// The kill switch: three chains with the policy drop.
@@ -93,7 +116,7 @@ pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> (Vec<Value>, V
         table.base_chain(hook, "filter", (hook, FILTER), "drop");
     }
     table.rules("output", beside(opening));
-    table.rules("output", kept(opening, Way::Out, accept()));
+    table.rules("output", of_flows("tcp", &opening.kept, Way::Out, &accept()));
     let excluded = excluded(&mut table, "excluded", Way::Out, &opening.destinations);
     table.rules("output", excluded);
     if opening.allow_lan {
@@ -115,33 +138,51 @@ pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> (Vec<Value>, V
     table.into_commands_and_sets()
 }
 
-/// The guard.
-pub(super) fn guard(guard: &GuardRules, sockets: Sockets) -> (Vec<Value>, Vec<NetworkSet>) {
+/// The guard. If the `flows` from before it are not known, no connection from outside is answered.
+pub(super) fn guard(
+    guard: &GuardRules,
+    flows: Option<&Flows>,
+    sockets: Sockets,
+) -> (Vec<Value>, Vec<NetworkSet>) {
     let mut table = Table::new("inet", GUARD_TABLE);
+    if flows.is_some_and(|flows| !flows.bound.is_empty()) {
+        table.chain(OLDER);
+        let sources = sources(&mut table, guard);
+        table.rules(OLDER, sources);
+    }
+    table.chain(INCOMING);
+    table.rules(INCOMING, incoming(guard, flows));
     table.base_chain("arrivals", "filter", ("prerouting", MANGLE), "accept");
     table.rules("arrivals", arrivals(guard, sockets));
     table.base_chain("replies", "route", ("output", MANGLE), "accept");
-    table.rules("replies", replies(guard));
+    table.rules("replies", replies(guard, flows));
     table.chain(DESTINATIONS);
     let destinations = destinations(&mut table, guard);
     table.rules(DESTINATIONS, destinations);
     table.base_chain("output", "filter", ("output", FILTER), "accept");
     table.rules("output", beside(&guard.opening));
-    table.rules("output", kept(&guard.opening, Way::Out, accept()));
+    table.rules("output", of_flows("tcp", &guard.opening.kept, Way::Out, &accept()));
     // After a new route lookup, the rest of this hook still sees the first link.
     table.rules("output", [vec![equals(meta("mark"), json!(MARK_REPLY)), accept()]]);
     table.rules("output", from_own_addresses(guard));
-    table.rules("output", [jump()]);
+    table.rules("output", flows.into_iter().flat_map(older));
+    table.rules("output", [answers(), vec![jump(DESTINATIONS)]]);
     table.base_chain("forward", "filter", ("forward", FILTER), "accept");
     table.rules("forward", through(&guard.opening));
     table.rules("forward", through_translators(&guard.opening));
     table.rules("forward", inside(&guard.opening, Way::Out));
-    table.rules("forward", [jump()]);
+    table.rules("forward", [answers(), vec![jump(DESTINATIONS)]]);
     table.base_chain("leaving", "filter", ("postrouting", FILTER), "accept");
     table.rules("leaving", [replies_elsewhere(&guard.opening)]);
     table.base_chain("translate", "nat", ("postrouting", SOURCE_NAT), "accept");
     table.rules("translate", translate(guard));
     table.into_commands_and_sets()
+}
+
+/// Empties the chain that checks destinations.
+pub(super) fn ease_guard() -> Vec<Value> {
+    let chain = json!({ "family": "inet", "table": GUARD_TABLE, "name": DESTINATIONS });
+    vec![json!({ "flush": { "chain": chain } })]
 }
 
 /// Removes the ARP table.
@@ -224,7 +265,7 @@ fn input(opening: &Opening, sockets: Sockets, excluded: Vec<Rule>) -> Vec<Rule> 
         neighbour(&NEIGHBOUR_IN),
     ];
     rules.extend(inside(opening, Way::In));
-    rules.extend(kept(opening, Way::In, accept()));
+    rules.extend(of_flows("tcp", &opening.kept, Way::In, &accept()));
     rules.extend(from_gateways(&gateways(opening), sockets));
     rules.extend(excluded);
     if opening.allow_lan {
@@ -249,7 +290,8 @@ fn gateways(opening: &Opening) -> Vec<IpNet> {
 }
 
 /// Packets forwarded into the tunnel or out of it. The gateway may open connections only to the
-/// advertised networks, and to ports that this host itself forwards.
+/// advertised networks, and to ports that this host itself forwards. What a bridge passes on is not
+/// for the tunnel.
 fn through(opening: &Opening) -> Vec<Rule> {
     let along = |way: Way| equals(way.link(), json!(opening.device));
     let mut rules = vec![
@@ -264,6 +306,10 @@ fn through(opening: &Opening) -> Vec<Rule> {
     rules.extend(networks_by_family(&opening.behind).into_iter().map(to));
     rules.push(vec![along(Way::In), drop()]);
     rules.push(vec![along(Way::Out), accept()]);
+    rules.extend(opening.bridges.iter().map(|bridge| {
+        let out = equals(Way::Out.link(), json!(bridge.name));
+        [bridged(bridge).to_vec(), vec![out, accept()]].concat()
+    }));
     rules
 }
 
@@ -275,31 +321,49 @@ fn through_translators(opening: &Opening) -> Vec<Rule> {
     if links.is_empty() { Vec::new() } else { [Way::In, Way::Out].map(on).to_vec() }
 }
 
+/// Matches frames to other machines of a bridge. Frames that this host itself is to route have its
+/// hardware address as their destination.
+fn bridged(bridge: &Bridge) -> [Value; 2] {
+    let own = json!({ "set": bridge.addresses });
+    [equals(Way::In.link(), json!(bridge.name)), matches("!=", payload("ether", "daddr"), own)]
+}
+
 /// Packets to or from containers and virtual machines, which do not leave this host.
 fn inside(opening: &Opening, way: Way) -> Option<Rule> {
     let links = &opening.own_links;
     (!links.is_empty()).then(|| vec![equals(way.link(), json!({ "set": links })), accept()])
 }
 
-/// Applies `verdict` to packets of the connections that stay outside the tunnel.
-fn kept(opening: &Opening, way: Way, verdict: Value) -> Vec<Rule> {
+/// Applies `verdict` to packets of these connections.
+fn of_flows(protocol: &str, flows: &[Connection], way: Way, verdict: &Value) -> Vec<Rule> {
     let of_family = |v6: bool| {
-        let connections = opening.kept.iter().filter(move |kept| kept.remote.is_ipv6() == v6);
-        let ends = |kept: &Connection| {
-            let (local, remote) = (kept.local, kept.remote);
-            let ends = match way {
-                Way::Out => [local, remote],
-                Way::In => [remote, local],
-            };
-            let [from, to] = ends.map(|end| (end.ip().to_string(), end.port()));
+        let ends = |flow: &Connection| {
+            let [from, to] = way.ends(flow.local, flow.remote);
+            let [from, to] = [from, to].map(|end| (end.ip().to_string(), end.port()));
             json!({ "concat": [from.0, from.1, to.0, to.1] })
         };
-        let ends: Vec<Value> = connections.map(ends).collect();
+        let flows = flows.iter().filter(|flow| flow.remote.is_ipv6() == v6);
+        let ends: Vec<Value> = flows.map(ends).collect();
         let ip = if v6 { "ip6" } else { "ip" };
         let fields = json!({ "concat": [
-            payload(ip, "saddr"), payload("tcp", "sport"),
-            payload(ip, "daddr"), payload("tcp", "dport"),
+            payload(ip, "saddr"), payload(protocol, "sport"),
+            payload(ip, "daddr"), payload(protocol, "dport"),
         ] });
+        let rule = vec![equals(fields, json!({ "set": ends })), verdict.clone()];
+        (!ends.is_empty()).then_some(rule)
+    };
+    [false, true].into_iter().filter_map(of_family).collect()
+}
+
+/// Applies `verdict` to packets of UDP sockets with these addresses.
+fn of_sockets(sockets: &[SocketAddr], way: Way, verdict: &Value) -> Vec<Rule> {
+    let of_family = |v6: bool| {
+        let sockets = sockets.iter().filter(|socket| socket.is_ipv6() == v6);
+        let concat = |at: &SocketAddr| json!({ "concat": [at.ip().to_string(), at.port()] });
+        let ends: Vec<Value> = sockets.map(concat).collect();
+        let [address, port] = way.local();
+        let ip = if v6 { "ip6" } else { "ip" };
+        let fields = json!({ "concat": [payload(ip, address), payload("udp", port)] });
         let rule = vec![equals(fields, json!({ "set": ends })), verdict.clone()];
         (!ends.is_empty()).then_some(rule)
     };
@@ -327,25 +391,20 @@ fn own_addresses(guard: &GuardRules) -> Vec<IpNet> {
 /// Rules for packets that arrive on any link.
 fn arrivals(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
     let opening = &guard.opening;
-    let kind = json!({ "fib": { "result": "type", "flags": ["daddr"] } });
     // If a local network has the same address, the tunnel's own datagrams may be sent to it.
     let mut rules = vec![vec![equals(ct("mark"), json!(MARK)), accept()]];
+    rules.extend(opening.bridges.iter().map(|bridge| {
+        let elsewhere = matches("!=", kind_of_destination(), json!("local"));
+        [bridged(bridge).to_vec(), vec![elsewhere, accept()]].concat()
+    }));
     rules.extend(to_own_addresses(guard));
     rules.extend(translated_packets(opening));
     // The kernel's routes decide over replies on a tunnel that stays beside this one.
     let tunnels = opening.tunnels.iter().map(|local| local.link.clone());
     let others: BTreeSet<String> = opening.own_links.iter().cloned().chain(tunnels).collect();
     let others: Vec<String> = others.into_iter().collect();
-    rules.extend([
-        vec![
-            from_other_links(opening, &others),
-            matches("in", ct("state"), json!("new")),
-            equals(ct("mark"), json!(0)),
-            equals(kind, json!("local")),
-            set(ct("mark"), MARK_INBOUND),
-        ],
-        vec![equals(ct("mark"), json!(MARK_INBOUND)), set(meta("mark"), MARK_INBOUND)],
-    ]);
+    rules.push(vec![from_other_links(opening, &others), jump(INCOMING)]);
+    rules.push(vec![equals(ct("mark"), json!(MARK_INBOUND)), set(meta("mark"), MARK_INBOUND)]);
     rules.extend(visitors(guard));
     if !guard.strict_links.is_empty() {
         rules.extend(strict(guard, sockets));
@@ -401,6 +460,38 @@ fn translated_packets(opening: &Opening) -> Option<Rule> {
     })
 }
 
+fn kind_of_destination() -> Value {
+    json!({ "fib": { "result": "type", "flags": ["daddr"] } })
+}
+
+/// Tells connections that arrive on a link from those that this host began before the guard, which
+/// end. Both ends must stop: the other one would go on to send.
+fn incoming(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
+    let kept = set(meta("mark"), MARK_INBOUND);
+    let mut rules = of_flows("tcp", &guard.opening.kept, Way::In, &kept);
+    let Some(flows) = flows else { return rules };
+    rules.extend(of_flows("tcp", &flows.incoming, Way::In, &kept));
+    rules.extend(of_flows("tcp", &flows.tcp, Way::In, &drop()));
+    rules.extend(of_flows("udp", &flows.udp, Way::In, &drop()));
+    rules.extend(of_sockets(&flows.bound, Way::In, &goto(OLDER)));
+    let flags = json!({ "&": [payload("tcp", "flags"), TCP_FLAGS] });
+    for begins in [
+        equals(flags, json!(TCP_SYN)),
+        equals(meta("l4proto"), json!("udp")),
+        equals(payload("icmp", "type"), json!("echo-request")),
+        equals(payload("icmpv6", "type"), json!("echo-request")),
+    ] {
+        rules.push(vec![
+            begins,
+            matches("in", ct("state"), json!("new")),
+            equals(ct("mark"), json!(0)),
+            equals(kind_of_destination(), json!("local")),
+            set(ct("mark"), MARK_INBOUND),
+        ]);
+    }
+    rules
+}
+
 /// The kernel's strict reverse path check for these links, except for the tunnel's own datagrams.
 /// These arrive on any of the links, and the kernel cannot tell them from other packets.
 fn strict(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
@@ -408,6 +499,11 @@ fn strict(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
     gateways.retain(|net| net.addr().is_ipv4());
     let back = json!({ "fib": { "result": "oif", "flags": ["saddr", "mark", "iif"] } });
     let mut rules = from_gateways(&gateways, sockets);
+    // A bridge passes frames to groups on to all of its ports.
+    rules.extend(guard.opening.bridges.iter().map(|bridge| {
+        let to_group = matches("!=", meta("pkttype"), json!("host"));
+        [bridged(bridge).to_vec(), vec![to_group, accept()]].concat()
+    }));
     rules.push(vec![
         equals(meta("nfproto"), json!("ipv4")),
         equals(Way::In.link(), json!({ "set": guard.strict_links })),
@@ -418,10 +514,57 @@ fn strict(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
 }
 
 /// Marks this host's replies on connections that came in on another link or from the tunnel, so
-/// that the kernel looks up their route again.
-fn replies(guard: &GuardRules) -> Vec<Rule> {
-    let mut rules = vec![reply_of(MARK_INBOUND), reply_of(MARK_REPLY)];
-    rules.extend(kept(&guard.opening, Way::Out, set(meta("mark"), MARK_INBOUND)));
+/// that the kernel looks up their route again. A connection from before the guard may have a mark
+/// of an earlier guard.
+fn replies(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
+    let mark = set(meta("mark"), MARK_INBOUND);
+    let mut rules = of_flows("tcp", &guard.opening.kept, Way::Out, &mark);
+    rules.push(reply_of(MARK_REPLY));
+    let Some(flows) = flows else { return rules };
+    rules.extend(of_flows("tcp", &flows.incoming, Way::Out, &mark));
+    rules.extend(of_flows("tcp", &flows.tcp, Way::Out, &accept()));
+    rules.extend(of_flows("udp", &flows.udp, Way::Out, &accept()));
+    rules.extend(of_sockets(&flows.bound, Way::Out, &accept()));
+    rules.push(reply_of(MARK_INBOUND));
+    rules
+}
+
+/// Accepts answers on connections that came in on another link. The mark of the packet would not
+/// do: another program may set it (`CAP_NET_RAW`).
+fn answers() -> Rule {
+    let is_answer = equals(ct("direction"), json!("reply"));
+    vec![is_answer, equals(ct("mark"), json!(MARK_INBOUND)), accept()]
+}
+
+/// Accepts answers on TCP connections that came in before the guard. Packets of connections that
+/// this host began before it are no answers, whatever mark they have of an earlier guard.
+fn older(flows: &Flows) -> Vec<Rule> {
+    let mut rules = of_flows("tcp", &flows.incoming, Way::Out, &accept());
+    rules.extend(of_flows("tcp", &flows.tcp, Way::Out, &goto(DESTINATIONS)));
+    rules.extend(of_flows("udp", &flows.udp, Way::Out, &goto(DESTINATIONS)));
+    rules.extend(of_sockets(&flows.bound, Way::Out, &goto(DESTINATIONS)));
+    rules
+}
+
+/// Drops packets from the tunnel's destinations, which arrived on another link.
+fn sources(table: &mut Table, guard: &GuardRules) -> Vec<Rule> {
+    let opening = &guard.opening;
+    let lan = opening.lan.iter().filter(|_| opening.allow_lan);
+    let all = opening.destinations.iter().chain(&guard.routes);
+    let all = all.chain(lan.clone().map(|local| &local.net));
+    let lengths: BTreeSet<u8> = all.map(IpNet::prefix_len).collect();
+    let mut rules = Vec::new();
+    for length in lengths.into_iter().rev() {
+        let of_length = |nets: &[IpNet]| -> Vec<IpNet> {
+            nets.iter().filter(|net| net.prefix_len() == length).copied().collect()
+        };
+        let name = format!("excluded_{length}");
+        rules.extend(excluded(table, &name, Way::In, &of_length(&opening.destinations)));
+        let local = lan.clone().filter(|local| local.net.prefix_len() == length);
+        rules.extend(local.map(|local| on_link(local, Way::In)));
+        let inside = networks_by_family(&of_length(&guard.routes)).into_iter();
+        rules.extend(inside.map(|nets| vec![address("saddr", &nets), drop()]));
+    }
     rules
 }
 
@@ -447,12 +590,7 @@ fn destinations(table: &mut Table, guard: &GuardRules) -> Vec<Rule> {
     let tunnels = opening.tunnels.iter().map(|local| &local.net);
     let all = open.iter().chain(&guard.routes).chain(local.clone()).chain(tunnels);
     let lengths: BTreeSet<u8> = all.map(IpNet::prefix_len).collect();
-    // The mark of the packet would not do: another program may set it (CAP_NET_RAW).
-    let mut rules = vec![vec![
-        equals(ct("direction"), json!("reply")),
-        equals(ct("mark"), json!(MARK_INBOUND)),
-        accept(),
-    ]];
+    let mut rules = Vec::new();
     // Where the tunnel is for the whole Internet, or for this network, names are asked in it.
     let is_inside = |net: &IpNet| {
         let holds = |nets: &[IpNet]| nets.iter().any(|other| other.contains(net));
@@ -524,10 +662,6 @@ pub(super) fn arp(guard: &GuardRules) -> Vec<Value> {
         );
     }
     table.into_commands()
-}
-
-fn jump() -> Rule {
-    vec![json!({ "jump": { "target": DESTINATIONS } })]
 }
 
 /// Matches packets that did not arrive on the loopback, the tunnel or a link in `more`.

@@ -34,7 +34,7 @@ pub(crate) use self::ruleset::{Table, drop, equals, meta, payload, remove as rem
 use self::{client::Sockets, ruleset::NetworkSet};
 use crate::{
     error::Error,
-    plan::{GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening, PROBE_TABLE},
+    plan::{Flows, GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening, PROBE_TABLE},
 };
 
 /// How long a transaction may take. A busy machine needs some 10 ms.
@@ -111,13 +111,19 @@ pub(crate) fn remove_kill_switch() -> Result<(), Error> {
     remove(KILL_SWITCH, crate::plan::KILL_SWITCH_TABLE)
 }
 
-/// Installs the guard in place of an earlier one.
-pub(crate) fn install_guard(guard: &GuardRules) -> Result<(), Error> {
+/// Installs the guard in place of an earlier one. `flows` are those from before it.
+pub(crate) fn install_guard(guard: &GuardRules, flows: Option<&Flows>) -> Result<(), Error> {
     with_sockets(|sockets| {
-        let (commands, sets) = client::guard(guard, sockets);
+        let (commands, sets) = client::guard(guard, flows, sockets);
         run_with_sets(GUARD, commands, &sets)
     })?;
     unless_unknown(run(GUARD, client::arp(guard)))
+}
+
+/// Lets packets to the tunnel's destinations leave on other links. The rest of the guard stays, so
+/// none leaves with the tunnel's own addresses.
+pub(crate) fn ease_guard() -> Result<(), Error> {
+    run(GUARD, client::ease_guard())
 }
 
 /// Removes the guard, if there is one.

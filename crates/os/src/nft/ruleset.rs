@@ -222,6 +222,15 @@ pub(super) fn refuse() -> Value {
     json!({ "reject": { "type": "icmpx", "expr": "admin-prohibited" } })
 }
 
+pub(super) fn jump(chain: &str) -> Value {
+    json!({ "jump": { "target": chain } })
+}
+
+/// A jump that does not come back to this chain.
+pub(super) fn goto(chain: &str) -> Value {
+    json!({ "goto": { "target": chain } })
+}
+
 pub(crate) fn drop() -> Value {
     json!({ "drop": null })
 }

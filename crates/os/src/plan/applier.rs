@@ -4,9 +4,10 @@ use std::{borrow::Cow, io, net::SocketAddr, time::Instant};
 
 use super::{
     Displaced, Places, Plan,
-    change::{install, remove, with_manager},
+    change::{install, with_manager},
     contest::Loss,
     deviation::{Deviation, Outcome},
+    flows::{self, Beside, Older},
     held::Held,
     item::{self, Item, Opening},
     journal::{Before, Entry, Journal, Left},
@@ -14,7 +15,7 @@ use super::{
     present::{self, Present, Standing},
     redirects, routing, sender,
     surroundings::Surroundings,
-    sweep, sysctl,
+    sysctl,
 };
 use crate::{
     dns,
@@ -42,24 +43,26 @@ pub enum Scope {
 /// without a moment's absence.
 #[derive(Debug)]
 pub struct Applier {
-    places: Places,
+    pub(super) places: Places,
     journal: Journal,
     /// Everything that may be in place, in the order in which it was put there.
-    entries: Vec<Held>,
+    pub(super) entries: Vec<Held>,
     /// The machine was started anew since the journal was written, and the rules of its kill
     /// switch, which went with the kernel, are not back yet.
-    rebooted: bool,
+    pub(super) rebooted: bool,
     /// Why the name servers of the last plan are not set.
     dns_refused: Option<Error>,
     /// Why the journal could not be read. The next plan then sweeps everything that it may have
     /// named.
-    damaged: Option<String>,
+    pub(super) damaged: Option<String>,
     /// Why the last plan has no guard, if it should have one.
     unguarded: Option<Error>,
     /// The surroundings for which the last plan was applied.
     around: Surroundings,
     /// Why the last plan has no IPv6 addresses, if it should have some.
     ipv6_off: Option<Error>,
+    /// The connections that are older than the guard.
+    older: Older,
 }
 
 impl Applier {
@@ -88,6 +91,7 @@ impl Applier {
             unguarded: None,
             around: Surroundings::default(),
             ipv6_off: None,
+            older: Older::default(),
             damaged,
         })
     }
@@ -136,6 +140,9 @@ impl Applier {
         self.ipv6_off = is_changed.then(|| Error::Ipv6Off { interface: plan.device.clone() });
         let plan = &*fitting;
         self.unguarded = None;
+        if plan.guard.is_none() {
+            self.older = Older::default();
+        }
         if plan.guard.is_some() {
             self.unguarded = nft::check(nft::GUARD).err();
         }
@@ -148,9 +155,7 @@ impl Applier {
         for at in 0..keep {
             if !self.entries[at].confirmed && !self.stands_untouched(at, plan) {
                 let was_tried = std::mem::replace(&mut self.entries[at].tried, true);
-                let entry = &self.entries[at].entry;
-                let installed = install(&mut netlink, entry, &self.places);
-                if let Err(error) = installed {
+                if let Err(error) = self.install(&mut netlink, at) {
                     self.entries[at].tried = was_tried || !error.is_of_packet_filter();
                     self.do_without(at, error, stood)?;
                     continue;
@@ -262,8 +267,7 @@ impl Applier {
     /// # Errors
     /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
     pub fn obstacles(&self) -> Result<Vec<Obstacle>, Error> {
-        let items: Vec<&Item> = self.entries.iter().map(|held| &held.entry.item).collect();
-        obstacle::of(&items)
+        obstacle::of(&self.items())
     }
 
     /// Restores every item of the last plan that somebody else removed or changed. If another
@@ -331,7 +335,7 @@ impl Applier {
         }
         self.entries[at].contest.acted(now);
         let put = self.find_dns_way(at).and_then(|()| {
-            install(netlink, &self.entries[at].entry, &self.places)?;
+            self.install(netlink, at)?;
             let held = &mut self.entries[at];
             (held.listing, held.is_stale, held.confirmed) = (None, false, true);
             Ok(())
@@ -340,6 +344,18 @@ impl Applier {
             self.dns_refused = None;
         }
         put.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::PutBack)
+    }
+
+    fn install(&mut self, netlink: &mut Netlink, at: usize) -> Result<(), Error> {
+        if let Item::Guard(guard) = &self.entries[at].entry.item {
+            let items: Vec<&Item> = self.entries.iter().map(|held| &held.entry.item).collect();
+            self.older.take(guard, &items);
+        }
+        install(netlink, &self.entries[at].entry, &self.places, self.older.flows())
+    }
+
+    fn items(&self) -> Vec<&Item> {
+        self.entries.iter().map(|held| &held.entry.item).collect()
     }
 
     /// Finds out in which way name servers are set now.
@@ -407,55 +423,6 @@ impl Applier {
         }
     }
 
-    /// Takes everything back, what an earlier process left included, but for the kill switch. Goes
-    /// on after a failure.
-    ///
-    /// # Errors
-    /// The first failure. What could not be taken back stays in the journal.
-    pub fn undo(&mut self) -> Result<(), Error> {
-        self.entries.sort_by(|one, other| one.entry.item.cmp(&other.entry.item));
-        let standing = self.entries.iter().filter(|held| held.is_kill_switch()).count();
-        let mut netlink = Netlink::open()?;
-        let swept = self.sweep_if_damaged(&mut netlink);
-        let removed = self.remove_from(&mut netlink, standing);
-        self.store()?;
-        swept.and(removed)
-    }
-
-    /// Removes everything that an unreadable journal may have named.
-    fn sweep_if_damaged(&mut self, netlink: &mut Netlink) -> Result<(), Error> {
-        if self.damaged.is_some() {
-            sweep::routing(netlink)?;
-            self.damaged = None;
-        }
-        Ok(())
-    }
-
-    /// Removes the kill switch if there is one, by the name of its table and regardless of the
-    /// journal.
-    ///
-    /// # Errors
-    /// [`Error::NftMissing`], [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`]; then it
-    /// is still in place.
-    pub fn remove_kill_switch(&mut self) -> Result<(), Error> {
-        let stood = self.kill_switch_stands();
-        match nft::remove_kill_switch() {
-            // The reboot removed its rules.
-            Err(error) if error.is_without_nft() && self.rebooted => {}
-            // No kill switch was wanted, and without a working nft there is none.
-            Err(error) if error.is_of_packet_filter() && !stood => {}
-            result => result?,
-        }
-        let has_guard = |held: &Held| matches!(held.entry.item, Item::Guard(_));
-        if !self.entries.iter().any(has_guard) {
-            // The guard may be unknown to the journal. Without a working nft there is none.
-            let _ = nft::remove_guard();
-        }
-        self.entries.retain(|held| !held.is_kill_switch());
-        routing::reopen(&mut Netlink::open()?)?;
-        if stood { self.store() } else { Ok(()) }
-    }
-
     /// Puts the kill switch of the journal in place, if it has one: at boot, before the network.
     /// Returns whether it has.
     ///
@@ -520,6 +487,30 @@ impl Applier {
     /// Why the last applied plan has no IPv6 addresses, if it should have some.
     pub fn ipv6_off(&self) -> Option<&Error> {
         self.ipv6_off.as_ref()
+    }
+
+    /// How many connections from before the guard ended with it.
+    pub fn ended(&self) -> usize {
+        self.older.ended()
+    }
+
+    /// Why the guard answers no connections from outside, if it does not.
+    pub fn unanswered(&self) -> Option<&Error> {
+        self.older.unread()
+    }
+
+    /// The sockets that pass by the tunnel now. Without a guard there are none: then only routes
+    /// count.
+    ///
+    /// # Errors
+    /// [`Error::Os`] if the host's sockets cannot be listed.
+    pub fn beside(&self) -> Result<Beside, Error> {
+        for held in self.entries.iter().filter(|held| held.confirmed) {
+            if let Item::Guard(guard) = &held.entry.item {
+                return flows::beside(guard, &self.items(), self.kill_switch_stands());
+            }
+        }
+        Ok(Beside::default())
     }
 
     /// Whether an earlier process left anything but a kill switch.
@@ -658,22 +649,7 @@ impl Applier {
         Ok(Held { listing, contest, tried, ..Held::new(Entry { item, before }, confirmed) })
     }
 
-    /// Removes the entries from `keep` on, the last first; those that resist stay.
-    fn remove_from(&mut self, netlink: &mut Netlink, keep: usize) -> Result<(), Error> {
-        let mut result = Ok(());
-        for at in (keep..self.entries.len()).rev() {
-            let entry = &self.entries[at].entry;
-            // A change that was never made may need a program that is missing to be undone.
-            let is_made = self.entries[at].tried;
-            match if is_made { remove(netlink, entry, &self.places) } else { Ok(()) } {
-                Ok(()) => drop(self.entries.remove(at)),
-                Err(error) => result = result.and(Err(error)),
-            }
-        }
-        result
-    }
-
-    fn store(&self) -> Result<(), Error> {
+    pub(super) fn store(&self) -> Result<(), Error> {
         let entry = |held: &Held| {
             let Entry { item, before } = &held.entry;
             Entry { item: item.in_journal(), before: before.clone() }

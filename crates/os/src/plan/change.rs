@@ -4,18 +4,23 @@
 //! is made when.
 
 use super::{
-    Places, excluded,
+    Flows, Places, excluded,
     item::Item,
     journal::{Before, Entry},
     routing, sysctl,
 };
 use crate::{dns, error::Error, mptcp::PathManager, netlink::Netlink, nft};
 
-/// Makes the change.
-pub(super) fn install(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
+/// Makes the change. `flows` are those from before the guard.
+pub(super) fn install(
+    netlink: &mut Netlink,
+    entry: &Entry,
+    places: &Places,
+    flows: Option<&Flows>,
+) -> Result<(), Error> {
     match &entry.item {
         Item::KillSwitch(opening) => nft::install_kill_switch(opening),
-        Item::Guard(guard) => nft::install_guard(guard),
+        Item::Guard(guard) => nft::install_guard(guard, flows),
         Item::Device { name, mtu, persistent: _ } => routing::set_up(netlink, name, *mtu),
         Item::Sysctl { key, value } => sysctl::write(key, value),
         Item::Address { device, net } => routing::add_address(netlink, device, *net),

@@ -1,8 +1,9 @@
 //! The single changes that a plan consists of.
 //!
 //! A plan becomes an ordered set of [`Item`]s; what is to be done is the difference of two sets.
-//! The order of the variants is the order in which they are put in place: first what keeps
-//! packets from leaving, last what leads new ones in.
+//! The order of the variants is the order in which they are put in place. The kill switch is first.
+//! The guard follows the rules, which lead packets into the tunnel: before them, it would refuse
+//! everything.
 
 use std::{fmt, net::IpAddr};
 
@@ -13,7 +14,7 @@ use super::{
     Connection, Destination, Dns, GATEWAY_TABLE, GUARD_TABLE, KILL_SWITCH_TABLE, Plan,
     RULE_PRIORITY_INBOUND, RULE_PRIORITY_REPLIES, RULE_PRIORITY_TUNNEL, TABLE, TABLE_REPLIES,
     excluded,
-    surroundings::{LocalNetwork, Surroundings},
+    surroundings::{Bridge, LocalNetwork, Surroundings},
 };
 use crate::{
     mptcp::{ENDPOINTS_MAX, Endpoint, Limit},
@@ -29,8 +30,6 @@ pub(crate) enum Item {
     /// The nftables ruleset of a gateway. Journals of earlier versions call it NAT.
     #[serde(alias = "nat")]
     Gateway(Gate),
-    /// The guard's nftables tables.
-    Guard(Guard),
     /// The TUN set up, with an MTU. A persistent one is removed with the plan.
     Device {
         name: String,
@@ -66,6 +65,8 @@ pub(crate) enum Item {
         v6: bool,
         kind: RuleKind,
     },
+    /// The guard's nftables tables.
+    Guard(Guard),
     Dns {
         device: String,
         dns: Dns,
@@ -144,6 +145,9 @@ pub(crate) struct Opening {
     /// Links that translate IPv4 for a network with IPv6 only.
     #[serde(default)]
     pub(crate) translators: Vec<String>,
+    /// Bridges with a port that leads out of this host.
+    #[serde(default)]
+    pub(crate) bridges: Vec<Bridge>,
 }
 
 /// The destinations and addresses that the guard keeps in the tunnel.
@@ -159,6 +163,9 @@ pub(crate) struct Guard {
     pub(crate) shared_addresses: Vec<IpAddr>,
     /// Networks of containers and virtual machines, which use the tunnel under its own address.
     pub(crate) translated: Vec<IpNet>,
+    /// TCP connections that came in before the guard go on.
+    #[serde(default)]
+    pub(crate) keep_incoming: bool,
     /// Links on which the guard replaces the kernel's strict reverse path filter.
     pub(crate) strict_links: Vec<String>,
 }
@@ -389,6 +396,7 @@ pub(crate) fn items(plan: &Plan, around: &Surroundings) -> Vec<Item> {
             shared_addresses: around.shared_addresses.clone(),
             translated: around.translated(plan),
             strict_links: around.strict_links.clone(),
+            keep_incoming: guard.keep_incoming,
         }));
     }
     let device = &plan.device;
@@ -438,6 +446,7 @@ fn opening(
         behind: sorted(plan.guard.iter().flat_map(|guard| truncated(&guard.behind)).collect()),
         tunnels: around.tunnels.clone(),
         translators: around.translators.clone(),
+        bridges: around.bridges.clone(),
     }
 }
 

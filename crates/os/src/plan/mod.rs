@@ -26,6 +26,7 @@ mod change;
 mod contest;
 mod deviation;
 mod excluded;
+mod flows;
 mod held;
 mod item;
 pub(crate) mod journal;
@@ -38,6 +39,7 @@ mod sender;
 mod surroundings;
 mod sweep;
 mod sysctl;
+mod undo;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -48,6 +50,7 @@ pub use self::{
     applier::{Applier, Scope},
     beside::{Cause, Displaced},
     deviation::{Deviation, Outcome, Part},
+    flows::Beside,
     obstacle::Obstacle,
     places::Places,
     present::{ForeignRule, Standing},
@@ -55,8 +58,9 @@ pub use self::{
     surroundings::is_private,
 };
 pub(crate) use self::{
+    flows::Flows,
     item::{Gate, Guard as GuardRules, Opening},
-    surroundings::LocalNetwork,
+    surroundings::{Bridge, LocalNetwork},
 };
 use crate::{error::Error, links::Link, mptcp};
 
@@ -191,18 +195,21 @@ pub struct KillSwitch {
 /// A packet filter that protects the tunnel even if another program removes routes and rules.
 ///
 /// It refuses packets to the plan's `routes` on other links. Allowed are only the exceptions of the
-/// kill switch and replies to connections that came in there. Replies to connections that came in
-/// through the tunnel use the tunnel, whatever `routes` are. Packets to the tunnel's addresses are
-/// accepted only from the tunnel, and other links do not answer ARP for them (CVE-2019-14899).
-/// Containers of this host use the tunnel under its address. From the tunnel, packets are forwarded
-/// only to `behind`, in reply, and where this host forwards a port. If the packet filter is not
-/// available, the plan is applied without it, and [`Applier::unguarded`] gives the reason.
+/// kill switch and replies to connections that came in there. A connection that this host began
+/// before the guard ends. Replies to connections that came in through the tunnel use the tunnel,
+/// whatever `routes` are. Packets to the tunnel's addresses are accepted only from the tunnel, and
+/// other links do not answer ARP for them (CVE-2019-14899). Containers of this host use the tunnel
+/// under its address. From the tunnel, packets are forwarded only to `behind`, in reply, and where
+/// this host forwards a port. If the packet filter is not available, the plan is applied without
+/// it, and [`Applier::unguarded`] gives the reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Guard {
     /// Addresses of the gateway, whose datagrams may arrive on any link.
     pub gateways: Vec<IpAddr>,
     /// Connections from before the tunnel that continue outside it.
     pub kept: Vec<Connection>,
+    /// So do all TCP connections that came in before it.
+    pub keep_incoming: bool,
     /// Networks behind this host that the gateway knows. Their packets keep their addresses, and
     /// connections may come to them from the tunnel.
     pub behind: Vec<IpNet>,

@@ -8,7 +8,8 @@
 //!   because whoever configures a link could claim any destination with it. A network that lies
 //!   inside one of the plan's specific routes does not count either.
 //! - A link is *inside* the host if it is a bridge whose only ports are virtual machines and
-//!   containers, and no default route uses it, or if this host serves guests on it.
+//!   containers, and no default route uses it, or if this host serves guests on it. Any other
+//!   bridge leads out: the machines on it have networks of their own.
 //! - Networks of other programs' tunnels stay on these tunnels ([`super::beside`]).
 //!
 //! Limits: containers on their own cable without a bridge, and networks reached through a
@@ -67,6 +68,16 @@ pub(crate) struct LocalNetwork {
     pub(crate) net: IpNet,
 }
 
+/// A bridge, and the hardware addresses by which frames reach this host itself.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bridge {
+    pub(crate) name: String,
+    /// Those of the bridge and of its ports. A frame to any of them is for this host
+    /// (`br_fdb_add_local` in net/bridge/br_fdb.c).
+    pub(crate) addresses: Vec<String>,
+}
+
 /// The networks and links around a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Surroundings {
@@ -82,6 +93,8 @@ pub(crate) struct Surroundings {
     pub(crate) translators: Vec<String>,
     /// Networks that were reached before the plan and are not any more.
     pub(crate) displaced: Vec<Displaced>,
+    /// Bridges that lead out of this host.
+    pub(crate) bridges: Vec<Bridge>,
     /// Addresses of the plan that another link has too.
     pub(crate) shared_addresses: Vec<IpAddr>,
     /// Links with a strict reverse path filter, whose check only the guard can continue.
@@ -132,6 +145,8 @@ struct Kernel {
     bridges: BTreeSet<u32>,
     /// Bridges with a port that leads, or may lead, out of the host.
     outside: BTreeSet<u32>,
+    /// Hardware addresses of each bridge and of its ports.
+    hardware: BTreeMap<u32, BTreeSet<String>>,
     /// Addresses of RFC 3927, from which no path can start.
     link_local: BTreeMap<u32, IpNet>,
     /// Tunnels of other programs, and the networks that any routing table leads into them.
@@ -162,7 +177,15 @@ impl Kernel {
         if !tunnels.is_empty() {
             note_routes(&mut netlink, &mut tunnels)?;
         }
+        let mut hardware = BTreeMap::<u32, BTreeSet<String>>::new();
+        for port in &links {
+            let own = port.is_bridge.then_some(port.index);
+            for bridge in own.into_iter().chain(port.bridge) {
+                hardware.entry(bridge).or_default().extend(port.hardware.clone());
+            }
+        }
         Ok(Self {
+            hardware,
             tunnels,
             servers: beside::servers(),
             bridges: links.iter().filter(|port| port.is_bridge).map(|port| port.index).collect(),
@@ -184,6 +207,7 @@ impl Kernel {
         let shared: BTreeSet<IpAddr> = theirs.filter(|address| own.contains(address)).collect();
         around.shared_addresses = shared.into_iter().collect();
         for link in others {
+            around.bridges.extend(self.bridge_out(link));
             let networks = link.addresses.iter().chain(self.link_local.get(&link.index));
             let networks = networks.map(IpNet::trunc).filter(is_network);
             let local = |net| LocalNetwork { link: link.name.clone(), net };
@@ -233,6 +257,13 @@ impl Kernel {
         }
     }
 
+    /// The bridge, if the link is one that leads out of this host.
+    fn bridge_out(&self, link: &Link) -> Option<Bridge> {
+        let is_one = self.bridges.contains(&link.index) && !self.is_inside(link);
+        let addresses = self.hardware.get(&link.index).filter(|_| is_one)?;
+        Some(Bridge { name: link.name.clone(), addresses: addresses.iter().cloned().collect() })
+    }
+
     fn is_inside(&self, link: &Link) -> bool {
         let leads_out = link.default_v4.is_some() || link.default_v6.is_some();
         self.bridges.contains(&link.index) && !self.outside.contains(&link.index) && !leads_out
@@ -247,6 +278,7 @@ struct Port {
     /// The peer of this port is on this host, as far as can be known.
     is_virtual: bool,
     is_tunnel: bool,
+    hardware: Option<String>,
 }
 
 impl Port {
@@ -257,10 +289,12 @@ impl Port {
             is_bridge: false,
             is_virtual: false,
             is_tunnel: false,
+            hardware: None,
         };
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::Controller(bridge) => port.bridge = Some(*bridge),
+                LinkAttribute::Address(address) => port.hardware = hardware(address),
                 LinkAttribute::LinkInfo(infos) => {
                     let is_any = |kinds: &[InfoKind]| {
                         let kinds = kinds.iter().cloned().map(LinkInfo::Kind);
@@ -302,6 +336,12 @@ fn note_routes(netlink: &mut Netlink, into: &mut BTreeMap<u32, Vec<IpNet>>) -> i
 /// Whether the host forwards packets that arrive on this link.
 fn forwards(link: &str) -> bool {
     sysctl::read(&format!("ipv4/conf/{link}/forwarding")).is_ok_and(|value| value == "1")
+}
+
+/// An Ethernet address as people write it.
+fn hardware(address: &[u8]) -> Option<String> {
+    let octets: [u8; 6] = address.try_into().ok()?;
+    Some(octets.map(|octet| format!("{octet:02x}")).join(":"))
 }
 
 fn link_local(message: &AddressMessage) -> Option<(u32, IpNet)> {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rove_api::{
-    Check, CheckState, ClientStatus, GatewayHost, GatewayStatus, Problem, RunningClient,
+    Beside, Check, CheckState, ClientStatus, GatewayHost, GatewayStatus, Problem, RunningClient,
     TransportChoice,
 };
 use rove_host::control::{self, AskError, Request};
@@ -57,6 +57,11 @@ pub(super) fn client(home: &Home, args: OutputArgs) -> Result<()> {
         running.context("the running client is of another version: restart it with this one")?;
     let mut checks = vec![("session", session(&status)), ("transport", transport(&status))];
     checks.extend(host(&running.problems, &CLIENT_PARTS));
+    for (name, found) in &mut checks {
+        if *name == LEAKS && matches!(found, Found::Good(_)) {
+            *found = beside(running.beside);
+        }
+    }
     checks.push(("names", servers(&status.dns, "through the tunnel")));
     checks.push(("mtu", mtu(running)));
     checks.push(("clock", clock(home, Role::Client)));
@@ -155,11 +160,33 @@ fn uses_tcp_by_choice(status: &ClientStatus) -> bool {
     in_use.is_some_and(|link| link.state.as_deref() == Some("drops UDP"))
 }
 
+/// The check for what passes by the tunnel.
+const LEAKS: &str = "leaks";
+const NOTHING_PASSES: &str = "no route and no connection leads past the tunnel";
+
+/// The connections beside the tunnel. They are no fault: each is let through on purpose.
+fn beside(beside: Option<Beside>) -> Found {
+    let Some(Beside { incoming, kept }) = beside else {
+        return Found::Unknown("this host's connections cannot be listed".to_owned());
+    };
+    let some = |count: usize, which: &str| match count {
+        0 => None,
+        1 => Some(format!("1 connection {which}")),
+        count => Some(format!("{count} connections {which}")),
+    };
+    let told = [some(incoming, "from outside"), some(kept, "kept for SSH")];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if told.is_empty() {
+        return Found::Good(NOTHING_PASSES.to_owned());
+    }
+    Found::Good(format!("in clear beside the tunnel: {}", told.join(", ")))
+}
+
 /// Parts of the host: the name of the check, the part, and the text for a good result.
 const CLIENT_PARTS: [(&str, &str, &str); 8] = [
     ("interface", "interface", "up, with its addresses"),
     ("routes", "routing", "in place"),
-    ("leaks", "leak", "no route leads past the tunnel"),
+    (LEAKS, "leak", NOTHING_PASSES),
     ("filters", "filter", "in place"),
     ("kill switch", "kill-switch", "as wanted"),
     ("settings", "setting", "in place"),

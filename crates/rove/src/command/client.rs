@@ -87,6 +87,7 @@ fn run(
     let configure = || {
         let mut config = configure(home, args)?;
         config.kept.clone_from(&kept);
+        config.keep_incoming = !args.no_keep_ssh;
         Ok(config)
     };
     let log_file = args.detached.then(|| home.client_log());

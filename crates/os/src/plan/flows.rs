@@ -1,0 +1,226 @@
+//! Which connections of this host are older than its guard, and what becomes of them. Pure, except
+//! for [`Older::take`].
+//!
+//! Connection tracking begins with the guard, unless another packet filter runs, and takes up a
+//! flow in its middle (`nf_conntrack_tcp_loose`). Then the first packet that arrives seems to begin
+//! the flow. So the guard needs the host's sockets to tell which end began.
+//!
+//! - A TCP connection came in if its local port also listens. Any other was begun here.
+//! - A connected UDP socket began its flow. So did a socket without a connection that is bound to
+//!   an address of a link and to a port that the kernel hands out (calls and games have these).
+//!   Any other UDP socket waits for whoever comes.
+//!
+//! Flows that were begun here end if their destination is in the tunnel. TCP connections that came
+//! in go on. Limits: a connection that leaves from a listening port counts as one that came in;
+//! one whose listener was closed counts as begun here. Multicast does not count.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+};
+
+use ipnet::IpNet;
+
+use super::{
+    Connection, MARK,
+    item::{Guard, Item, Target},
+    sysctl,
+};
+use crate::{
+    error::Error,
+    netlink::sockets::{self, Protocol, Socket},
+};
+
+/// Connections of each kind that the guard can name. Each takes some 300 bytes of the table's
+/// listing, which is read after every change of the host.
+const FLOWS_MAX: usize = 4_096;
+/// The ports that the kernel hands out to sockets that ask for none (ip-sysctl.rst), and its
+/// default.
+const PORTS: &str = "ipv4/ip_local_port_range";
+const PORTS_DEFAULT: RangeInclusive<u16> = 32_768..=60_999;
+
+/// Sockets whose packets do not use the tunnel, although it leads to their destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Beside {
+    /// TCP connections that came in on a link, and are answered there.
+    pub incoming: usize,
+    /// Connections of [`super::Guard::kept`].
+    pub kept: usize,
+}
+
+/// Flows on links other than the tunnel, to destinations in the tunnel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Flows {
+    /// TCP connections that this host began.
+    pub(crate) tcp: Vec<Connection>,
+    /// Connected UDP sockets.
+    pub(crate) udp: Vec<Connection>,
+    /// UDP sockets that are bound to an address and not connected.
+    pub(crate) bound: Vec<SocketAddr>,
+    /// TCP connections that came in.
+    pub(crate) incoming: Vec<Connection>,
+    /// Connections that stay outside the tunnel on purpose.
+    kept: usize,
+}
+
+impl Flows {
+    /// The flows of these sockets. `leads_in` tells whether a destination is in the tunnel.
+    fn of(
+        sockets: &[Socket],
+        guard: &Guard,
+        ports: &RangeInclusive<u16>,
+        leads_in: impl Fn(IpAddr) -> bool,
+    ) -> Self {
+        let listening = sockets.iter().filter(|socket| socket.listens).map(|socket| socket.local);
+        let listening: BTreeSet<SocketAddr> = listening.collect();
+        let came_in = |local: SocketAddr| {
+            let any: [IpAddr; 2] = [[0; 4].into(), [0; 16].into()];
+            let at = any.into_iter().chain([local.ip()]);
+            at.map(|ip| SocketAddr::new(ip, local.port())).any(|at| listening.contains(&at))
+        };
+        let mut flows = Self::default();
+        for socket in sockets.iter().filter(|socket| !socket.listens && socket.mark != MARK) {
+            let local = SocketAddr::new(socket.local.ip(), socket.local.port());
+            if !is_on_link(local.ip()) || guard.addresses.contains(&local.ip()) {
+                continue;
+            }
+            let Some(remote) = socket.remote else {
+                if socket.protocol == Protocol::Udp && ports.contains(&local.port()) {
+                    flows.bound.push(local);
+                }
+                continue;
+            };
+            let connection =
+                Connection { local, remote: SocketAddr::new(remote.ip(), remote.port()) };
+            if !is_on_link(remote.ip()) || !leads_in(remote.ip()) {
+                continue;
+            } else if guard.opening.kept.contains(&connection) {
+                flows.kept += 1;
+            } else if socket.protocol == Protocol::Udp {
+                flows.udp.push(connection);
+            } else if guard.keep_incoming && came_in(local) {
+                flows.incoming.push(connection);
+            } else {
+                flows.tcp.push(connection);
+            }
+        }
+        // Sockets may share their addresses, and a set has no entry twice.
+        [&mut flows.tcp, &mut flows.udp, &mut flows.incoming].into_iter().for_each(unique);
+        unique(&mut flows.bound);
+        flows
+    }
+
+    /// How many connections end with the guard.
+    fn ended(&self) -> usize {
+        self.tcp.len() + self.udp.len()
+    }
+
+    /// Refuses more flows than the guard can name. Of those that came in, the rest ends.
+    fn within_bounds(mut self) -> Result<Self, Error> {
+        let most = [self.tcp.len(), self.udp.len(), self.bound.len()].into_iter().max();
+        if most.is_some_and(|most| most > FLOWS_MAX) {
+            return Err(Error::TooManyFlows { max: FLOWS_MAX });
+        }
+        self.incoming.truncate(FLOWS_MAX);
+        Ok(self)
+    }
+}
+
+fn unique<T: Ord>(entries: &mut Vec<T>) {
+    entries.sort();
+    entries.dedup();
+}
+
+/// Whether packets from or to the address leave this host, by a router.
+fn is_on_link(address: IpAddr) -> bool {
+    let is_link_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    let is_elsewhere = address.is_unspecified() || address.is_loopback() || address.is_multicast();
+    !is_link_local && !is_elsewhere
+}
+
+/// Whether the routes among `items` lead into the tunnel.
+pub(super) fn leads_in<'a>(items: impl Iterator<Item = &'a Item>, to: IpAddr) -> bool {
+    let mut best: Option<(u8, bool)> = None;
+    let mut note = |net: &IpNet, is_inside: bool| {
+        if net.contains(&to) && best.is_none_or(|(length, _)| length <= net.prefix_len()) {
+            best = Some((net.prefix_len(), is_inside));
+        }
+    };
+    for item in items {
+        if let Item::Excluded { nets, .. } = item {
+            nets.iter().for_each(|net| note(net, false));
+        } else if let Item::Route { net, target } = item
+            && !matches!(target, Target::Replies(_))
+        {
+            note(net, !matches!(target, Target::Throw | Target::Link(_)));
+        }
+    }
+    best.is_some_and(|(_, is_inside)| is_inside)
+}
+
+/// The flows from before the guard, as long as the guard has the same destinations. A guard that is
+/// only put back must not end what came in meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Older {
+    taken: Option<Taken>,
+    /// Why the sockets are not known. Then the guard answers no new connection from outside.
+    unread: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    destinations: [Vec<IpNet>; 2],
+    flows: Flows,
+}
+
+impl Older {
+    /// Reads the host's sockets for a guard that is to be installed, unless that is done.
+    pub(super) fn take(&mut self, guard: &Guard, items: &[&Item]) {
+        let destinations = [guard.routes.clone(), guard.opening.destinations.clone()];
+        if self.taken.as_ref().is_some_and(|taken| taken.destinations == destinations) {
+            return;
+        }
+        self.taken = None;
+        match read(guard, items).and_then(Flows::within_bounds) {
+            Ok(flows) => (self.taken, self.unread) = (Some(Taken { destinations, flows }), None),
+            Err(error) => self.unread = Some(error),
+        }
+    }
+
+    pub(super) fn flows(&self) -> Option<&Flows> {
+        self.taken.as_ref().map(|taken| &taken.flows)
+    }
+
+    pub(super) fn ended(&self) -> usize {
+        self.flows().map_or(0, Flows::ended)
+    }
+
+    pub(super) fn unread(&self) -> Option<&Error> {
+        self.unread.as_ref()
+    }
+}
+
+fn read(guard: &Guard, items: &[&Item]) -> Result<Flows, Error> {
+    let ports = sysctl::read(PORTS).ok().and_then(|text| {
+        let mut ends = text.split_whitespace().map(str::parse);
+        Some(ends.next()?.ok()?..=ends.next()?.ok()?)
+    });
+    let ports = ports.unwrap_or(PORTS_DEFAULT);
+    let leads_in = |to| leads_in(items.iter().copied(), to);
+    Ok(Flows::of(&sockets::read()?, guard, &ports, leads_in))
+}
+
+/// The sockets that pass by the tunnel now, behind this guard.
+pub(super) fn beside(guard: &Guard, items: &[&Item], kill_switch: bool) -> Result<Beside, Error> {
+    let flows = read(guard, items)?;
+    let incoming = if kill_switch { 0 } else { flows.incoming.len() };
+    Ok(Beside { incoming, kept: flows.kept })
+}
+
+#[cfg(test)]
+#[path = "flows_tests.rs"]
+mod tests;

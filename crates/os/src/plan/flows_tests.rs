@@ -1,0 +1,127 @@
+use super::*;
+use crate::plan::Opening;
+
+fn at(at: &str) -> SocketAddr {
+    at.parse().unwrap()
+}
+
+fn socket(protocol: Protocol, local: &str, remote: Option<&str>) -> Socket {
+    Socket { protocol, local: at(local), remote: remote.map(at), listens: false, mark: 0 }
+}
+
+fn listener(local: &str) -> Socket {
+    Socket { listens: true, ..socket(Protocol::Tcp, local, None) }
+}
+
+fn guard() -> Guard {
+    let kept = Connection { local: at("192.0.2.7:22"), remote: at("198.51.100.9:5000") };
+    Guard {
+        opening: Opening { kept: vec![kept], ..Opening::default() },
+        routes: Vec::new(),
+        addresses: vec!["10.7.0.2".parse().unwrap()],
+        shared_addresses: Vec::new(),
+        translated: Vec::new(),
+        keep_incoming: true,
+        strict_links: Vec::new(),
+    }
+}
+
+/// Destinations below 203.0.113.0/24 are not in the tunnel.
+fn flows(sockets: &[Socket], guard: &Guard) -> Flows {
+    let outside: IpNet = "203.0.113.0/24".parse().unwrap();
+    Flows::of(sockets, guard, &PORTS_DEFAULT, |to| !outside.contains(&to))
+}
+
+#[test]
+fn connections_that_came_in_have_a_listener_and_others_end() {
+    let remote = Some("198.51.100.9:5000");
+    let mut sockets = vec![
+        listener("0.0.0.0:22"),
+        listener("[::]:80"),
+        listener("192.0.2.7:443"),
+        listener("127.0.0.1:40000"),
+        socket(Protocol::Tcp, "192.0.2.7:22", Some("198.51.100.8:1")),
+        socket(Protocol::Tcp, "192.0.2.7:22", remote),
+        socket(Protocol::Tcp, "192.0.2.7:80", remote),
+        socket(Protocol::Tcp, "192.0.2.7:443", remote),
+        socket(Protocol::Tcp, "192.0.2.7:40000", remote),
+        socket(Protocol::Tcp, "192.0.2.7:40000", remote),
+        socket(Protocol::Udp, "192.0.2.7:50000", remote),
+        socket(Protocol::Udp, "[2001:db8::7]:80", Some("[2001:db8:1::1]:443")),
+    ];
+    let own = sockets.len();
+    // None of these counts: outside the tunnel, in it, on this host, a group, Rove's own.
+    sockets.extend([
+        socket(Protocol::Tcp, "192.0.2.7:40001", Some("203.0.113.5:80")),
+        socket(Protocol::Tcp, "10.7.0.2:40001", remote),
+        socket(Protocol::Tcp, "127.0.0.1:40001", Some("127.0.0.1:40000")),
+        socket(Protocol::Udp, "192.0.2.7:40001", Some("239.1.2.3:5000")),
+        socket(Protocol::Udp, "[fe80::7]:40001", Some("[fe80::8]:5000")),
+        Socket { mark: MARK, ..socket(Protocol::Udp, "192.0.2.7:40002", remote) },
+    ]);
+    let (guard, found) = (guard(), flows(&sockets, &guard()));
+    assert_eq!(found, flows(&sockets[..own], &guard));
+    let of =
+        |flows: &[Connection]| -> Vec<u16> { flows.iter().map(|flow| flow.local.port()).collect() };
+    assert_eq!(of(&found.incoming), [22, 80, 443]);
+    assert_eq!(of(&found.tcp), [40_000], "a listener elsewhere, and shared addresses");
+    assert_eq!(of(&found.udp), [50_000, 80], "connected, whoever else has the port");
+    assert_eq!((found.kept, found.ended()), (1, 3));
+    let none = flows(&sockets, &Guard { keep_incoming: false, ..guard });
+    assert_eq!((none.kept, none.ended(), none.incoming.len()), (1, 6, 0));
+}
+
+#[test]
+fn udp_without_a_connection_is_this_hosts_if_its_port_was_handed_out() {
+    let sockets = [
+        socket(Protocol::Udp, "192.0.2.7:40000", None),
+        socket(Protocol::Udp, "[2001:db8::7]:40000", None),
+        socket(Protocol::Udp, "192.0.2.7:53", None),
+        socket(Protocol::Udp, "0.0.0.0:51820", None),
+        socket(Protocol::Udp, "10.7.0.2:40000", None),
+        socket(Protocol::Tcp, "192.0.2.7:40001", None),
+    ];
+    let found = flows(&sockets, &guard());
+    assert_eq!(found.bound, ["192.0.2.7:40000", "[2001:db8::7]:40000"].map(at));
+    assert_eq!(found.ended(), 0);
+}
+
+#[test]
+fn more_flows_than_can_be_named_are_refused() {
+    let own = |port| Connection {
+        local: at("192.0.2.7:1"),
+        remote: SocketAddr::new([1; 4].into(), port),
+    };
+    let most = |count: usize| (0..count).map(|n| own(n as u16)).collect::<Vec<_>>();
+    let with = |count| Flows { udp: most(count), ..Flows::default() };
+    assert!(with(FLOWS_MAX).within_bounds().is_ok());
+    assert!(with(FLOWS_MAX + 1).within_bounds().is_err());
+    let incoming = Flows { incoming: most(FLOWS_MAX + 1), ..Flows::default() };
+    assert_eq!(incoming.within_bounds().unwrap().incoming.len(), FLOWS_MAX);
+}
+
+#[test]
+fn the_longest_route_decides_what_is_in_the_tunnel() {
+    let route = |net: &str, target| Item::Route { net: net.parse().unwrap(), target };
+    let device = || Target::Device("rove0".to_owned());
+    let items = [
+        route("0.0.0.0/0", device()),
+        route("0.0.0.0/0", Target::Barrier),
+        // In a table for replies alone.
+        route("::/0", Target::Replies("rove0".to_owned())),
+        route("198.51.100.0/24", Target::Throw),
+        route("198.51.100.7/32", device()),
+        route("192.168.1.0/24", Target::Link("eth0".to_owned())),
+        route("2001:db8::/32", Target::Unreachable),
+    ];
+    for (to, expected) in [
+        ("203.0.113.1", true),
+        ("198.51.100.8", false),
+        ("198.51.100.7", true),
+        ("192.168.1.1", false),
+        ("2001:db8::1", true),
+        ("2001:db9::1", false),
+    ] {
+        assert_eq!(leads_in(items.iter(), to.parse().unwrap()), expected, "{to}");
+    }
+}
