@@ -58,13 +58,14 @@ pub(crate) fn watch<O: Send + 'static>(
 ) -> Result<()> {
     let mut watch = Some(Watch::open(&resolv_conf)?);
     let spawned = thread::Builder::new().name("rove-host".to_owned()).spawn(move || {
-        let mut rest = REST_MIN;
+        let (mut rest, mut look_due) = (REST_MIN, Instant::now() + LOOK_EVERY);
         loop {
             let heard = match &mut watch {
-                Some(watch) => watch.wait(LOOK_EVERY),
+                Some(watch) => watch.wait(look_due.saturating_duration_since(Instant::now())),
                 None => Watch::open(&resolv_conf).map(|opened| {
                     watch = Some(opened);
                     // Changes since the failure were not reported.
+                    look_due = Instant::now();
                     BTreeSet::new()
                 }),
             };
@@ -72,10 +73,19 @@ pub(crate) fn watch<O: Send + 'static>(
                 tracing::warn!(%error, "the host is looked at without news of changes");
                 watch = None;
                 thread::sleep(RETRY);
+                look_due = Instant::now();
                 BTreeSet::new()
             });
-            rest = if changes.is_empty() { REST_MIN } else { (rest * 2).min(REST_MAX) };
-            if to.send(Message::Host(changes)).is_err() {
+            let is_due = look_due <= Instant::now();
+            if is_due {
+                (rest, look_due) = (REST_MIN, Instant::now() + LOOK_EVERY);
+            } else {
+                rest = (rest * 2).min(REST_MAX);
+            }
+            // News that concerns no plan, as of routes in other tables, leaves no changes.
+            let changes = (!changes.is_empty()).then_some(changes);
+            let news = changes.into_iter().chain(is_due.then(BTreeSet::new));
+            if news.map(Message::Host).any(|message| to.send(message).is_err()) {
                 return;
             }
             thread::sleep(rest);
