@@ -97,8 +97,7 @@ pub struct Link {
     pub usage: LinkUse,
     /// Why it does not always carry data, in words.
     pub why: Option<String>,
-    /// Its unusual condition, in words: `just back`, `weak`, `leaving`, `no route` or
-    /// `drops UDP`.
+    /// Its unusual condition, in words: `just back`, `weak`, `leaving` or `no route`.
     pub state: Option<String>,
     /// The cost of data on it, in any unit.
     pub cost: u16,

@@ -8,12 +8,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rove_api::{self as api, ClientPath, ClientStatus, Path, TransportChoice};
+use rove_api::{self as api, ClientPath, ClientStatus, Path};
 use rove_os::links::Link;
 use rove_os::plan::Dns;
 use rove_proto::error::CloseCode;
 use rove_proto::id::{SocketId, Transport};
-use rove_proto::node::{LossyLink, PathStatus, PeerState, PeerStatus, Remedy};
+use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Instant;
 
@@ -127,7 +127,7 @@ pub(crate) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         recovery: Some(paths.recovery),
         manager: Some(paths.manager),
         subflows: Some(paths.subflows.number()),
-        links: links.map(|ranked| link(peer, ranked, around)).collect(),
+        links: links.map(|ranked| link(ranked, around)).collect(),
         dns: around.dns.servers.clone(),
         dns_domains: around.dns.domains.clone(),
         portals: around.portals.iter().map(told_portal).collect(),
@@ -140,11 +140,10 @@ fn told_portal(portal: &Portal) -> api::Portal {
 }
 
 /// What is known of a link, and why it is used as it is.
-fn link(peer: &PeerStatus, ranked: &Ranked, around: &Surroundings<'_>) -> api::Link {
+fn link(ranked: &Ranked, around: &Surroundings<'_>) -> api::Link {
     let Ranked { link, standing, signal, terms, usage, is_going } = ranked;
     let used = terms.cap.and_then(|_| around.used.get(&link.name));
     let is_full = terms.cap.zip(used).is_some_and(|(cap, used)| *used >= cap.bytes);
-    let drops = drops_udp(peer, link.index);
     let is_held_back = *usage != LinkUse::Always;
     let why = match terms.by {
         _ if is_full => Some("its cap is reached"),
@@ -159,7 +158,7 @@ fn link(peer: &PeerStatus, ranked: &Ranked, around: &Surroundings<'_>) -> api::L
         kind: kind_of(link.kind),
         usage: *usage,
         why: why.map(str::to_owned),
-        state: standing.label().or_else(|| drops.then_some(DROPS_UDP)).map(str::to_owned),
+        state: standing.label().map(str::to_owned),
         cost: terms.cost,
         metered: terms.metered,
         cap: terms.cap.map(|cap| cap.to_string()),
@@ -218,7 +217,7 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
             }
             (_, Some(heard)) if heard < FRESH => match around.search.target(path) {
                 Some(target) => format!("carrying, and following the gateway to {target}"),
-                None => carrying_by(peer, now, around),
+                None => "carrying".into(),
             },
             (_, Some(heard)) => format!("idle, last proven {} ago", seconds(heard)),
             (_, None) => "up, not proven yet".into(),
@@ -239,45 +238,6 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
             (None, _) => format!("closed: {code}: connect with `rove down` and `rove up`"),
         },
     }
-}
-
-/// That it carries, and of the first link that loses UDP steadily what is done about it.
-fn carrying_by(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
-    let lossy = peer.lossy.iter().filter(|lossy| lossy.lasts(now));
-    let named = lossy.filter_map(|lossy| Some((lossy, around.links.get(&lossy.link.0)?)));
-    let Some((lossy, link)) = named.min_by_key(|(lossy, _)| lossy.since) else {
-        return "carrying".to_owned();
-    };
-    let time = seconds(now.saturating_since(lossy.since));
-    match lossy.remedy {
-        Remedy::Trying => {
-            format!("carrying; {link} has lost much UDP for {time}: trying TCP beside it")
-        }
-        Remedy::Stream => format!(
-            "carrying; {link} lost much UDP and lets more TCP through: using TCP there for {time}, \
-             and trying UDP again from time to time"
-        ),
-        Remedy::InVain => format!(
-            "carrying; {link} has lost much for {time}, and TCP carries no more: a better signal \
-             or another network would help"
-        ),
-        Remedy::None if around.paths.transport == TransportChoice::Udp => format!(
-            "carrying; {link} has lost much UDP for {time}, and transport udp rules TCP out: \
-             `rove up --transport auto` would try it"
-        ),
-        Remedy::None => format!(
-            "carrying; {link} has lost much UDP for {time}, and no TCP path to the gateway is known"
-        ),
-    }
-}
-
-/// What `rove paths` and `rove status` call a link where TCP carries because UDP is dropped.
-const DROPS_UDP: &str = "drops UDP";
-
-/// Whether a stream carries on that link in place of UDP.
-fn drops_udp(peer: &PeerStatus, link: u32) -> bool {
-    let by_stream = |lossy: &LossyLink| lossy.remedy == Remedy::Stream && lossy.link.0 == link;
-    peer.lossy.iter().any(by_stream)
 }
 
 impl Search<'_> {
@@ -316,26 +276,19 @@ pub(crate) fn paths(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
         around.ranked.iter().chain(around.unused).map(|ranked| &ranked.link).collect();
     let told = told_paths(peer, now, around.streams, &links);
     let told = told.into_iter().zip(&peer.paths);
-    told.map(|(told, path)| client_path(peer, told, path, around)).collect()
+    told.map(|(told, path)| client_path(told, path, around)).collect()
 }
 
 /// The path with what a client knows of the link that it starts from.
-fn client_path(
-    peer: &PeerStatus,
-    told: Path,
-    path: &PathStatus,
-    around: &Surroundings<'_>,
-) -> ClientPath {
+fn client_path(told: Path, path: &PathStatus, around: &Surroundings<'_>) -> ClientPath {
     let rank = path.link.and_then(|id| around.ranked.iter().position(|r| r.link.index == id.0));
     let ranked = rank.and_then(|rank| around.ranked.get(rank));
-    let state = ranked.and_then(|ranked| ranked.standing.label());
-    let drops = path.link.is_some_and(|link| drops_udp(peer, link.0));
     let held = |portal: &&Portal| path.link.is_some_and(|link| link.0 == portal.index);
     ClientPath {
         path: told,
         link: path.link.and_then(|link| around.links.get(&link.0)).cloned(),
         link_rank: rank.map(|rank| rank as u64 + 1),
-        link_state: state.or_else(|| drops.then_some(DROPS_UDP)).map(str::to_owned),
+        link_state: ranked.and_then(|ranked| ranked.standing.label()).map(str::to_owned),
         link_use: ranked.map(|ranked| ranked.usage),
         portal: around.portals.iter().find(held).map(|portal| portal.page.clone()),
         signal_dbm: ranked.and_then(|ranked| ranked.signal),

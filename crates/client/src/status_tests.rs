@@ -1,7 +1,6 @@
 //! What people are told is what is known.
 
 use rove_host::samples::{NOW, path, peer};
-use rove_proto::id::LinkId;
 
 use super::*;
 
@@ -73,48 +72,6 @@ fn a_path_on_which_only_small_packets_arrive_does_not_carry() {
     let (carrying, doing) = told(&peer(PeerState::Up, vec![path]), None);
     assert!(!carrying);
     assert!(doing.starts_with("large packets are lost on the way"), "{doing}");
-}
-
-#[test]
-fn a_link_that_loses_udp_is_named_with_what_is_done_and_what_would_help() {
-    let links = BTreeMap::from([(7, "eth7".to_owned())]);
-    let dns = Dns::default();
-    let says = |transport, remedy, ago_s: u64| {
-        let since = Instant::from_nanos(NOW.as_nanos() - 40_000_000_000);
-        let told_at = Instant::from_nanos(NOW.as_nanos() - ago_s * 1_000_000_000);
-        let lossy = vec![LossyLink { link: LinkId(7), since, told_at, remedy }];
-        let paths = vec![path(Health::Good, Some(0), None)];
-        let peer = PeerStatus { lossy, ..peer(PeerState::Up, paths) };
-        let around = Surroundings {
-            kill_switch: false,
-            paths: PathsConfig { transport, ..PathsConfig::default() },
-            dns: &dns,
-            links: &links,
-            ranked: &[],
-            unused: &[],
-            used: &BTreeMap::new(),
-            portals: &[],
-            keeps_browsers_in: false,
-            streams: &BTreeMap::new(),
-            refused: None,
-            search: Search { links: 1, addresses: 3, ..Search::default() },
-        };
-        assert_eq!(drops_udp(&peer, 7), remedy == Remedy::Stream);
-        status(&peer, NOW, &around).doing
-    };
-    let (auto, udp) = (TransportChoice::Auto, TransportChoice::Udp);
-    for (transport, remedy, part) in [
-        (auto, Remedy::Trying, "eth7 has lost much UDP for 40 s: trying TCP"),
-        (auto, Remedy::Stream, "using TCP there for 40 s, and trying UDP again"),
-        (auto, Remedy::InVain, "TCP carries no more"),
-        (auto, Remedy::None, "no TCP path to the gateway is known"),
-        (udp, Remedy::None, "`rove up --transport auto`"),
-    ] {
-        let doing = says(transport, remedy, 3);
-        assert!(doing.starts_with("carrying; eth7 ") && doing.contains(part), "{doing}");
-        let is_over = matches!(remedy, Remedy::None | Remedy::InVain);
-        assert_eq!(says(transport, remedy, 30) == "carrying", is_over, "{remedy:?}");
-    }
 }
 
 #[test]

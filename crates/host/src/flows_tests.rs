@@ -73,7 +73,6 @@ fn session() -> PeerStatus {
         established: None,
         epoch_since: None,
         handshaking: false,
-        lossy: Vec::new(),
         refused: None,
         lease: None,
         shared_key: None,

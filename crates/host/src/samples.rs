@@ -71,7 +71,6 @@ pub fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
         established: None,
         epoch_since: None,
         handshaking: false,
-        lossy: Vec::new(),
         refused: None,
         lease: None,
         shared_key: None,

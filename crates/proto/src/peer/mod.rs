@@ -197,7 +197,6 @@ impl Peer {
             lease: tunnel.lease(),
             shared_key: self.shared_key,
             paths: tunnel.path_statuses(),
-            lossy: tunnel.connector().map_or(vec![], |it| it.policing.lossy_links()),
             profile: current.map(|epoch| epoch.profile),
             scheduler: self.bonding.multipath.scheduler,
             waiting: self.waiting.len() + self.flows.questions(),

@@ -12,7 +12,6 @@ use crate::session::epoch::Opened;
 use crate::session::epochs::Standing;
 use crate::session::index::{EpochId, Lead};
 use crate::time::Instant;
-use crate::tunnel::policing::Direction;
 use crate::tunnel::retransmit::ADVANCED_MAX;
 use crate::tunnel::{Context, Event, Side};
 use crate::wire::control::Control;
@@ -380,9 +379,6 @@ impl Peer {
         self.bonding.couple(cx, &mut self.tunnel, told.path);
         if told.declines {
             self.tunnel.distrust(cx, told.path);
-        }
-        if let Some(arrives) = told.arrives {
-            self.tunnel.doubt_udp(cx, told.path, Direction::Up, arrives);
         }
         if told.follows && arrival.standing == Standing::Current {
             self.tunnel.epochs.overtake(told.path);

@@ -128,11 +128,6 @@ impl Owed {
         self.decline.takes_decline()
     }
 
-    /// Whether the path steadily loses some of what the peer sends: the bytes per second that come.
-    pub(crate) fn takes_steady(&mut self, now: Instant) -> Option<f64> {
-        self.decline.takes_steady(now)
-    }
-
     /// Whether what is not reported yet looks like all that the path can carry.
     fn is_filled(&self) -> bool {
         let bytes = self.bytes - self.reported;
@@ -179,14 +174,13 @@ impl Owed {
         };
         self.due = None;
         self.unreported = 0;
-        let bytes = self.bytes - std::mem::replace(&mut self.reported, self.bytes);
+        self.reported = self.bytes;
         self.reported_at = Some(now);
         let floor = if std::mem::take(&mut self.is_late) { 0 } else { self.repeated[0] };
         self.repeated.rotate_left(1);
         self.repeated[TOLD_TIMES - 2] = self.told.0;
         let (upto, received) = std::mem::replace(&mut self.told, (largest + 1, self.received));
-        let sent = (largest + 1).saturating_sub(upto);
-        self.decline.sample(now, sent, self.received - received, bytes);
+        self.decline.sample(now, (largest + 1).saturating_sub(upto), self.received - received);
         let delay = now.saturating_since(self.largest_at).as_micros();
         Some(Feedback {
             serial,

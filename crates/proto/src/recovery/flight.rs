@@ -165,8 +165,8 @@ pub(crate) struct Flight {
     reordering: Reordering,
     large: Large,
     runs: Runs,
-    /// Totals at the last feedback, for the loss of the interval: sent up to it, received, bytes.
-    settled: (u64, u64, u64),
+    /// Totals at the last feedback, for the loss of the interval: sent up to it, received.
+    settled: (u64, u64),
     loss: Loss,
     decline: Decline,
 }
@@ -388,11 +388,6 @@ impl Flight {
         self.decline.takes_decline()
     }
 
-    /// Whether it steadily loses some of it: the bytes per second that arrive.
-    pub(crate) fn takes_steady(&mut self, now: Instant) -> Option<f64> {
-        self.decline.takes_steady(now)
-    }
-
     /// Nothing is owed any more, or data only: the path has answered by other means.
     pub(crate) fn forgive(&mut self, but_data: bool) {
         let mut data = (self.first..).zip(&self.entries).filter(|(_, s)| but_data && s.is_data);
@@ -445,13 +440,12 @@ impl Flight {
     }
 
     fn count_loss(&mut self, now: Instant, feedback: &Feedback) {
-        let (sent, received, bytes) = self.settled;
+        let (sent, received) = self.settled;
         let upto = feedback.largest + 1;
         let arrived = feedback.received.saturating_sub(received);
         self.loss.sample(now, upto.saturating_sub(sent), arrived);
-        let news = feedback.bytes.saturating_sub(bytes);
-        self.decline.sample(now, upto.saturating_sub(sent), arrived, news);
-        self.settled = (upto, feedback.received.max(received), feedback.bytes.max(bytes));
+        self.decline.sample(now, upto.saturating_sub(sent), arrived);
+        self.settled = (upto, feedback.received.max(received));
     }
 
     /// Marks what the feedback's runs say has arrived.

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 
 use super::datagram::Load;
-use super::policing::Direction;
 use super::{Context, Tunnel};
 use crate::id::{PathSerial, Transport};
 use crate::outbox::Draft;
@@ -26,8 +25,6 @@ pub(crate) struct Told {
     pub(crate) follows: bool,
     /// The path does worse than before, and its link is not to be trusted for a while.
     pub(crate) declines: bool,
-    /// It loses steadily, and so many bytes per second arrive.
-    pub(crate) arrives: Option<f64>,
     /// Packets that are to leave again.
     pub(crate) lost: VecDeque<KeptFrame>,
 }
@@ -59,12 +56,11 @@ impl Tunnel {
                 if lane.owed.due().is_some_and(|due| due <= cx.now)
                     && let Some(report) = lane.owed.report(cx.now, lane.serial, &lane.window)
                 {
-                    let loses = (lane.owed.takes_decline(), lane.owed.takes_steady(cx.now));
-                    reports.push((epoch.id, lane.path, report, loses));
+                    reports.push((epoch.id, lane.path, report, lane.owed.takes_decline()));
                 }
             }
         }
-        for (epoch, path, report, (declines, comes)) in reports {
+        for (epoch, path, report, declines) in reports {
             let usable =
                 |id: &PathId| self.paths.get(*id).is_some_and(|p| p.health != Health::Gone);
             let own = path.filter(usable);
@@ -75,9 +71,6 @@ impl Tunnel {
             }
             if let Some(own) = own.filter(|_| declines) {
                 self.distrust(cx, own);
-            }
-            if let Some((own, comes)) = own.zip(comes) {
-                self.doubt_udp(cx, own, Direction::Down, comes);
             }
         }
     }
@@ -151,7 +144,6 @@ impl Tunnel {
             path.doubt_mtu(cx.now);
         }
         let declines = lane.flight.takes_decline();
-        let arrives = lane.flight.takes_steady(cx.now);
         if news.is_some()
             && matches!(path.health, Health::Silent { .. })
             && path.trust == Trust::Proven
@@ -168,7 +160,7 @@ impl Tunnel {
         {
             path.mtu_due = Some(cx.now);
         }
-        let told = Told { path: path.id, follows, declines, arrives, lost };
+        let told = Told { path: path.id, follows, declines, lost };
         if let Some(News { delivered, lost, .. }) = news {
             self.judge_offload(cx, told.path, (delivered, lost), evidence);
         }

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use super::policing::LossyLink;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
 use crate::id::{LinkId, PeerKey};
@@ -57,8 +56,6 @@ pub struct PeerStatus {
     pub shared_key: Option<SharedKey>,
     /// The paths, the one in use first.
     pub paths: Vec<PathStatus>,
-    /// The links that lose UDP steadily, on a client.
-    pub lossy: Vec<LossyLink>,
     /// What its packets are sealed as.
     pub profile: Option<Profile>,
     /// How this end chooses among paths that share data.

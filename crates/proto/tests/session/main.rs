@@ -22,7 +22,6 @@ mod live;
 mod newcomers;
 mod noticed;
 mod path_mtu;
-mod policing;
 mod questions;
 mod rekey;
 mod shared_key;

@@ -144,20 +144,11 @@ fn transport(status: &ClientStatus) -> Found {
         Some(other) if status.transport_wanted != Some(TransportChoice::Auto) => {
             Found::Good(other.to_owned())
         }
-        Some(other) if uses_tcp_by_choice(status) => Found::Good(format!(
-            "{other}, since this network drops much UDP and lets more TCP through"
-        )),
         Some(other) => Found::Bad(format!(
             "{other} stands in, since UDP gets no answer: this network blocks it. Cure: another \
              network, or let its firewall pass UDP to the gateway"
         )),
     }
-}
-
-/// Whether the link in use drops UDP, so that TCP carries although UDP is answered.
-fn uses_tcp_by_choice(status: &ClientStatus) -> bool {
-    let in_use = status.links.iter().find(|link| Some(&link.name) == status.link.as_ref());
-    in_use.is_some_and(|link| link.state.as_deref() == Some("drops UDP"))
 }
 
 /// The check for what passes by the tunnel.
