@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rove_os::plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use tracing::level_filters::LevelFilter;
 
 use crate::config::{LogConfig, LogFormat, LogLevel};
@@ -112,7 +113,8 @@ impl<W: Write + AsFd> Write for Lines<W> {
 /// Whether a write would not wait: for the reader of a pipe, or for a terminal that Ctrl-S stopped.
 fn takes_line(to: BorrowedFd<'_>, patience: Duration) -> bool {
     let patience = Timespec::try_from(patience).unwrap_or_default();
-    match poll(&mut [PollFd::new(&to, PollFlags::OUT)], Some(&patience)) {
+    // A signal, such as SIGHUP, ends the wait early and says nothing about the reader.
+    match retry_on_intr(|| poll(&mut [PollFd::new(&to, PollFlags::OUT)], Some(&patience))) {
         Ok(ready) => ready > 0,
         // A write tells what is wrong.
         Err(_) => true,
