@@ -128,7 +128,7 @@ impl Tunnel {
     ) -> Result<(), DropReason> {
         let Some(id) = path else { return Err(DropReason::NoRoute) };
         if let Side::Client(connector) = &mut self.side {
-            connector.listening.be_missed();
+            connector.listening.be_missed(cx.now);
         }
         let response = Response { token: challenge.token, observed: route.remote };
         self.send_frame(cx, id, &Frame::Response(response), len.min(FLIGHT_SIZE))

@@ -122,9 +122,10 @@ impl Listening {
     }
 
     /// The gateway has missed the client: a challenge of its own came. The question was worth it.
-    pub(crate) fn be_missed(&mut self) {
+    /// A challenge long after the question has another reason.
+    pub(crate) fn be_missed(&mut self, now: Instant) {
         if let Some(stream) = &mut self.stream
-            && stream.asked_at.is_some()
+            && stream.asked_at.is_some_and(|at| now.saturating_since(at) <= GAP_MAX)
             && !std::mem::replace(&mut stream.is_missed, true)
         {
             self.refund();
