@@ -301,7 +301,7 @@ proptest! {
     // Every store waits for the disk.
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// What the next process reads is what this one did.
+    /// What the next process reads is what this one did, but for lists that undoing does not need.
     #[test]
     fn the_journal_returns_what_it_was_given(plan in any_plan()) {
         let dir = tempfile::tempdir().unwrap();
@@ -309,7 +309,8 @@ proptest! {
         let entry = |item| Entry { item, before: Before::Nothing };
         let entries: Vec<_> = items(&plan).into_iter().map(entry).collect();
         journal.store(&entries).unwrap();
-        prop_assert_eq!(journal.load().unwrap().entries, entries);
+        let kept: Vec<_> = items(&plan).iter().map(|item| entry(item.in_journal())).collect();
+        prop_assert_eq!(journal.load().unwrap().entries, kept);
         journal.store(&[]).unwrap();
         prop_assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
