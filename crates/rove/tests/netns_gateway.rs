@@ -24,14 +24,6 @@ fn plug_lan(network: &str) {
     ));
 }
 
-/// A gateway whose own networks are no part of the Internet: clients reach what is allowed by name.
-fn secluded(lab: &Lab) -> Running {
-    assert_eq!(lab.gateway().terminate(), Some(0));
-    let config = lab.home("gateway").join("gateway.toml");
-    edit(&config, "# neighbours = \"ipv4\"", "neighbours = \"none\"");
-    lab.gateway()
-}
-
 fn routes() -> String {
     sh("ip -n gateway -4 route show table all dev rove-gw")
 }
@@ -160,7 +152,7 @@ fn a_network_of_the_gateways_own_lies_behind_no_peer() {
 fn status_tells_what_was_heard_and_reload_what_was_taken() {
     in_namespace("status_tells_what_was_heard_and_reload_what_was_taken", || {
         let lab = Lab::new("what an operator reads");
-        let _gateway = secluded(&lab);
+        let _gateway = lab.secluded_gateway();
         // A network of the gateway's own, which a client reaches only if it is allowed by name.
         let inside = "192.0.2.254:8080";
         serve_pattern("router", inside, 1_000);
@@ -213,7 +205,7 @@ fn status_tells_what_was_heard_and_reload_what_was_taken() {
 fn who_is_refused_is_told_at_once_and_may_ask_why() {
     in_namespace("who_is_refused_is_told_at_once_and_may_ask_why", || {
         let lab = Lab::new("a destination that is refused");
-        let _gateway = secluded(&lab);
+        let _gateway = lab.secluded_gateway();
         let within = "192.0.2.254:8080";
         serve_pattern("router", within, 1_000);
         let invite = lab.invite("laptop");
@@ -237,7 +229,7 @@ fn who_is_refused_is_told_at_once_and_may_ask_why() {
 fn a_command_does_the_same_with_a_running_gateway_and_without() {
     in_namespace("a_command_does_the_same_with_a_running_gateway_and_without", || {
         let lab = Lab::new("commands");
-        let gateway = secluded(&lab);
+        let gateway = lab.secluded_gateway();
         let inside = "192.0.2.254:8080";
         serve_pattern("router", inside, 1_000);
         let invite = lab.invite("laptop");

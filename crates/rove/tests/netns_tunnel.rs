@@ -114,7 +114,7 @@ fn the_foreground_says_one_line_and_ends_cleanly() {
 fn two_clients_reach_the_internet_and_not_each_other() {
     in_namespace("two_clients_reach_the_internet_and_not_each_other", || {
         let lab = Lab::new("two clients");
-        let _gateway = lab.gateway();
+        let _gateway = lab.secluded_gateway();
         serve_pattern("server", WEB, 100_000);
         for host in ["client", "phone"] {
             let invite = lab.invite(host);

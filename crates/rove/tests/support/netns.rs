@@ -207,6 +207,15 @@ impl Lab {
         running
     }
 
+    /// A gateway whose own networks are no part of the Internet: clients reach what is allowed by
+    /// name.
+    pub(crate) fn secluded_gateway(&self) -> Running {
+        assert_eq!(self.gateway().terminate(), Some(0));
+        let config = self.home("gateway").join("gateway.toml");
+        edit(&config, "# neighbours = \"ipv4\"", "neighbours = \"none\"");
+        self.gateway()
+    }
+
     /// An invite for a peer, with further options.
     pub(crate) fn invite(&self, line: &str) -> String {
         self.rove("gateway", &format!("gateway invite {line}")).ok().trim().to_owned()
