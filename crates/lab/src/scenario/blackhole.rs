@@ -227,11 +227,11 @@ impl Telling<'_> {
     /// Flows both ways, in which the first link swallows everything for so long; in a control it
     /// never carries again.
     fn outage(&mut self, length_ns: u64) -> Result<Seen, Trouble> {
-        let script = self.script(length_ns);
-        let [_, back] = script;
+        let [hole, back] = self.script(length_ns);
+        // What was on its way when the link began to swallow still arrives.
+        let then = if self.stage.control() { Cue::at(back.at_ns, hole.act) } else { back };
         let down = Flow::lasting(back.at_ns + AFTERWARDS_NS);
-        let acts = if self.stage.control() { 1 } else { script.len() };
-        let runs = self.ground.flows(&[down, down.upwards()], &script[..acts])?;
+        let runs = self.ground.flows(&[down, down.upwards()], &[hole, then])?;
         let worst = |of: fn(&FlowRun) -> Option<f64>| {
             max(&runs.iter().filter_map(of).collect::<Vec<_>>()).unwrap_or_default()
         };
