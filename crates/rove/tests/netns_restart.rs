@@ -14,7 +14,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use support::capture::Capture;
 use support::netns::{
-    Lab, Running, SOON, edit, in_namespace, inside, need_program, pattern, sh, wait_until,
+    Lab, Running, SOON, edit, find, in_namespace, inside, need_program, pattern, reaches,
+    serve_pattern, sh, wait_until,
 };
 
 const WEB: &str = "198.51.100.80:80";
@@ -207,6 +208,45 @@ fn a_connection_through_nat_outlives_a_crash_and_a_restart() {
         assert!(callers.try_recv().is_err(), "it was one connection");
         lab.rove("client", "down").ok();
     });
+}
+
+/// Setting rules takes seconds here, so that what comes before them is seen.
+#[test]
+fn clients_are_answered_before_standing_rules_are_set_again_and_never_without_rules() {
+    let name = "clients_are_answered_before_standing_rules_are_set_again_and_never_without_rules";
+    in_namespace(name, || {
+        need_program("NAT", "nft");
+        let lab = Lab::new("a slow packet filter");
+        let gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        slow_down_rules();
+        let _server = serve_pattern("server", WEB, 1);
+        let is_carried = || reaches("client", WEB);
+
+        gateway.kill();
+        let gateway = lab.start("gateway", "gateway run");
+        wait_until("a connection is carried", is_carried);
+        let log = lab.log("gateway");
+        assert!(!log.contains("the gateway runs"), "its rules are being set meanwhile: {log}");
+        wait_until("it runs", || lab.log("gateway").contains("the gateway runs"));
+        gateway.kill();
+        sh("nsenter --net=/run/netns/gateway nft delete table inet rove_gateway");
+        let _gateway = lab.start("gateway", "gateway run");
+        wait_until("a connection is carried", is_carried);
+        // It fails if there are none.
+        sh("nsenter --net=/run/netns/gateway nft list table inet rove_gateway");
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// From now on nft takes a second longer for each change.
+fn slow_down_rules() {
+    let nft = find("nft").unwrap();
+    let script = "#!/bin/sh\ncase \"$*\" in *-f*) sleep 1;; esac\nexec /run/nft \"$@\"\n";
+    std::fs::copy(&nft, "/run/nft").unwrap();
+    std::fs::write("/run/slow", script).unwrap();
+    sh(&format!("chmod 755 /run/slow && mount --bind /run/slow {}", nft.display()));
 }
 
 /// The server says something while there is no gateway, the gateway comes back, and once the client

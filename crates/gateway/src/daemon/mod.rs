@@ -99,17 +99,9 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
     let mut listening = Listening::default();
     let sockets = listening.open_all(&gateway.config.listen)?;
     let (entrances, streams) = Entrances::begin(&gateway.config)?;
-    let track = conntrack::is_used_by_others();
-    plan.firewall = firewall(&gateway, &present, track, &listening, &entrances);
-    let (listener, took_over) = (Listener::bind(&socket)?, applier.has_leftovers());
+    let listener = Listener::bind(&socket)?;
+    let (took_over, stands) = (applier.has_leftovers(), applier.firewall_stands());
     let tun = applier.open_device(&plan)?;
-    if let Err(error) = applier.apply(&plan) {
-        // What an earlier gateway left carries its clients' connections, and stays.
-        if !took_over {
-            applier.undo()?;
-        }
-        return Err(error.into());
-    }
     confine::to(&[home.dir(), &gateway.store_directory()])?;
 
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
@@ -124,8 +116,8 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
         links,
         applier,
         host: Host::default(),
-        plan,
-        others_track: track,
+        plan: Plan::default(),
+        others_track: false,
         data,
         listening,
         entrances,
@@ -136,6 +128,10 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
         recalls: Recalls::of(reaches, Instant::now()),
         owed: Owed::open(&state)?,
     };
+    // What an earlier gateway left carries its clients' connections, so they are answered first.
+    if !stands {
+        daemon.raise(took_over)?;
+    }
     daemon.warn_of_doubts();
     daemon.introduce_everybody();
     daemon.announce();
@@ -145,6 +141,9 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
     }
     if let Some(streams) = streams {
         daemon.data.order(Order::Accept(streams));
+    }
+    if stands {
+        daemon.raise(took_over)?;
     }
     let server = listener.serve(inbox, Message::Asked)?;
     tracing::info!("the gateway runs");
@@ -473,6 +472,18 @@ impl Daemon {
             tracing::error!(%error, "the plan could not be applied");
             Replanned::Other
         })
+    }
+
+    /// The first plan. After an error nothing stays, unless an earlier gateway left it.
+    fn raise(&mut self, took_over: bool) -> Result<()> {
+        self.others_track = self.gateway.config.firewall && conntrack::is_used_by_others();
+        if let Err(error) = self.apply() {
+            if !took_over {
+                self.applier.undo()?;
+            }
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     fn apply(&mut self) -> Result<Replanned, rove_os::error::Error> {

@@ -518,6 +518,18 @@ impl Applier {
         self.entries.iter().any(|held| !held.confirmed && !held.is_kill_switch())
     }
 
+    /// Whether the firewall that an earlier gateway left is in the kernel, so that packets may flow
+    /// before [`Applier::apply`]. Only its table is looked for, not each rule.
+    pub fn firewall_stands(&self) -> bool {
+        let mut left = self.entries.iter().filter(|held| !held.confirmed);
+        let firewall = left.find(|held| matches!(held.entry.item, Item::Gateway(_)));
+        !self.rebooted
+            && firewall.is_some_and(|held| {
+                let tables = &held.entry.item.filter_tables()[..1];
+                nft::listing(tables, nft::Sets::Left).is_ok_and(|table| table.is_some())
+            })
+    }
+
     /// Whether the interface called `device` is a TUN of a plan, also of an earlier process's plan
     /// under another name: [`Applier::apply`] removes that one.
     pub fn holds(&self, device: &str) -> bool {
