@@ -33,14 +33,14 @@ pub use gateway::{
     Allowed, AuditEntry, ClockReset, Connections, GatewayHost, GatewayStatus, Invite, Invited,
     Leaves, Moved, Peer, PeerPaths, PeerSession, Peers, Reloaded, Revoked, RunningGateway,
 };
-pub use path::{ClientPath, Path, PeerPath, SendFallback, Sends, Subflow};
+pub use path::{ClientPath, Controller, Path, PeerPath, SendFallback, Sends, Subflow};
 pub use problem::Problem;
 pub use rehearsal::{Felt, Rehearsal, RehearsalBegun, RehearsedFlow};
 pub use reply::{Answer, Changed, Done, Reply};
 pub use request::{LinkSetting, Request};
 pub use words::{
-    CheckState, Hold, LinkKind, LinkMode, LinkUse, Membership, Node, PathManager, PathState,
-    RecoveryFor, SessionState, TransportChoice, UnknownWord,
+    CheckState, ControllerPhase, Hold, LinkKind, LinkMode, LinkUse, Membership, Node, PathManager,
+    PathState, RecoveryFor, SendLimit, SessionState, TransportChoice, UnknownWord,
 };
 
 #[cfg(test)]

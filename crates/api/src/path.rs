@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkUse, PathState};
+use crate::{ControllerPhase, LinkUse, PathState, SendLimit};
 
 /// The part of a path that both ends know. Rates count UDP payload; `out` and `in` are as seen from
 /// the node that answers.
@@ -22,6 +22,11 @@ pub struct Path {
     pub transport: String,
     /// The scheduler by which it shares data with other paths.
     pub scheduler: Option<String>,
+    /// Whether this end retransmits what the path loses.
+    #[serde(default)]
+    pub repairs: bool,
+    /// The congestion controller for what this end sends; none if the path has no share.
+    pub controller: Option<Controller>,
     /// The MPTCP subflows.
     pub subflows: Option<Vec<Subflow>>,
     /// Smoothed round-trip time, in microseconds.
@@ -76,6 +81,23 @@ pub enum Sends {
     ShortLast,
     /// One datagram at a time.
     Single,
+}
+
+/// The congestion controller of a path: why this end does not send more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Controller {
+    /// What it knows about the path.
+    pub phase: ControllerPhase,
+    /// Estimated rate of the path, in Mbit/s of UDP payload; 0 before the first feedback.
+    pub rate_mbps: f64,
+    /// Pacing rate, in Mbit/s of UDP payload.
+    pub pacing_mbps: f64,
+    /// Congestion window, in bytes.
+    pub window_bytes: u64,
+    /// Bytes in flight.
+    pub in_flight_bytes: u64,
+    /// What keeps this end from sending more.
+    pub limited_by: SendLimit,
 }
 
 /// One subflow of an MPTCP connection.

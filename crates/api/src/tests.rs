@@ -95,6 +95,8 @@ fn what_is_measured_stays_as_it_is() {
         state: PathState::InUse,
         transport: "udp".to_owned(),
         scheduler: None,
+        repairs: false,
+        controller: None,
         subflows: None,
         rtt_us: Some(20_500),
         rate_mbps: Some(0.1),

@@ -93,6 +93,32 @@ words! {
 }
 
 words! {
+    /// What the congestion controller of a path knows about it.
+    ControllerPhase is a "phase" {
+        /// It still searches for the rate of the path.
+        Startup = "startup",
+        /// It empties the queue that the search has filled.
+        Drain = "drain",
+        /// It knows the rate of the path.
+        Steady = "steady",
+        /// Other senders fill the queue of the path.
+        Competing = "competing",
+    }
+}
+
+words! {
+    /// What keeps an end from sending more on a path.
+    SendLimit is a "limit" {
+        /// Nothing waits to be sent.
+        Application = "application",
+        /// The pacing rate.
+        Pacing = "pacing",
+        /// The congestion window.
+        Window = "window",
+    }
+}
+
+words! {
     /// The kind of a link.
     LinkKind is a "type of link" {
         /// A wired network.

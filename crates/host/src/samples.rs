@@ -40,6 +40,7 @@ pub fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus
         link: None,
         in_use: true,
         is_shared: false,
+        controller: None,
         trust: Trust::Proven,
         health,
         rtt: None,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rove_api::{self as api, Path, PathState, SessionState};
 use rove_os::links::Link;
 use rove_os::stream::Subflow;
+use rove_proto::congestion::status::{ControllerPhase, ControllerStatus, SendLimit};
 use rove_proto::id::SocketId;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::path::Health;
@@ -44,6 +45,8 @@ pub fn told_paths(
         state: path_state(path),
         transport: transport(path, streams).to_owned(),
         scheduler: path.is_shared.then(|| scheduler.to_owned()),
+        repairs: path.is_shared,
+        controller: path.controller.map(controller),
         subflows: subflows(path, streams, links),
         rtt_us: path.rtt.map(micros),
         rate_mbps: mbps(path.tx_rate),
@@ -63,6 +66,35 @@ pub fn told_paths(
         feedback_bytes: path.reports.bytes,
     };
     peer.paths.iter().zip(shares(&peer.paths, now)).map(told).collect()
+}
+
+/// The congestion controller of a path, with rates in Mbit/s.
+fn controller(status: ControllerStatus) -> api::Controller {
+    let mbps = |bytes: f64| bytes * 8.0 / 1e6;
+    let ControllerStatus { phase, rate, pacing_rate, window, in_flight, limit } = status;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a window is positive, and the cast saturates"
+    )]
+    let window_bytes = window as u64;
+    api::Controller {
+        phase: match phase {
+            ControllerPhase::Startup => api::ControllerPhase::Startup,
+            ControllerPhase::Drain => api::ControllerPhase::Drain,
+            ControllerPhase::Steady => api::ControllerPhase::Steady,
+            ControllerPhase::Competing => api::ControllerPhase::Competing,
+        },
+        rate_mbps: mbps(rate),
+        pacing_mbps: mbps(pacing_rate),
+        window_bytes,
+        in_flight_bytes: in_flight,
+        limited_by: match limit {
+            SendLimit::Application => api::SendLimit::Application,
+            SendLimit::Pacing => api::SendLimit::Pacing,
+            SendLimit::Window => api::SendLimit::Window,
+        },
+    }
 }
 
 /// Which part of the data goes by each path, of what arrived at both ends in the last half second:

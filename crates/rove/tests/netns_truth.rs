@@ -41,7 +41,7 @@ const STATUS: [&str; 21] = [
     "portals",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 28] = [
+const PATH: [&str; 30] = [
     "id",
     "link",
     "local",
@@ -67,6 +67,8 @@ const PATH: [&str; 28] = [
     "link_state",
     "link_use",
     "scheduler",
+    "repairs",
+    "controller",
     "signal_dbm",
     "portal",
     "subflows",

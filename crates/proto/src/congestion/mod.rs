@@ -32,6 +32,7 @@ mod model;
 mod pace;
 mod queue;
 mod round;
+pub mod status;
 mod variation;
 
 use crate::ablation::{Ablation, Heuristic};

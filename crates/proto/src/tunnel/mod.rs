@@ -258,8 +258,8 @@ impl Tunnel {
         PathStatus::of(
             path,
             self.paths.active_id() == Some(path.id),
-            flight.map(crate::recovery::flight::Flight::loss).unwrap_or_default(),
-            flight.and_then(crate::recovery::flight::Flight::unanswered_since),
+            flight,
+            self.epochs.in_flight(path.id),
         )
     }
 

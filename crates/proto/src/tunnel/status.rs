@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::congestion::status::ControllerStatus;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
 use crate::id::{LinkId, PeerKey};
@@ -10,6 +11,7 @@ use crate::outbox::{Route, Sending};
 use crate::path::{Health, Path, Trust};
 use crate::recovery::delay::Delay;
 use crate::recovery::feedback::Reports;
+use crate::recovery::flight::Flight;
 use crate::recovery::loss::Loss;
 use crate::recovery::rate::Rate;
 use crate::session::runs::SharedKey;
@@ -81,6 +83,8 @@ pub struct PathStatus {
     pub in_use: bool,
     /// Whether data is shared among it and others.
     pub is_shared: bool,
+    /// The congestion controller of a path with a share. A path without one repairs no losses.
+    pub controller: Option<ControllerStatus>,
     /// How far its other end is trusted.
     pub trust: Trust,
     /// Whether it carries.
@@ -123,20 +127,23 @@ pub struct PathStatus {
 }
 
 impl PathStatus {
-    pub(crate) fn of(path: &Path, in_use: bool, loss: Loss, unanswered: Option<Instant>) -> Self {
+    /// The status of `path`, which has `flight` under the current keys.
+    pub(crate) fn of(path: &Path, in_use: bool, flight: Option<&Flight>, in_flight: u64) -> Self {
+        let controller = path.congestion.as_ref();
         Self {
             id: path.id.0,
             route: path.route,
             link: path.link,
             in_use,
-            is_shared: path.congestion.is_some(),
+            is_shared: controller.is_some(),
+            controller: controller.map(|it| it.status(in_flight, path.was_wanted)),
             trust: path.trust,
             health: path.health,
             rtt: path.rtt.measured(),
             tx_rate: path.rates.0,
             rx_rate: path.rates.1,
             delay: path.delay,
-            loss,
+            loss: flight.map(Flight::loss).unwrap_or_default(),
             mtu: path.mtu.datagram(),
             vanishes: path.mtu.vanishes(),
             fallback: path.offload.fallback(),
@@ -148,7 +155,7 @@ impl PathStatus {
             copied: path.copied,
             reports: path.reports,
             heard_at: path.heard_at,
-            unanswered_since: unanswered,
+            unanswered_since: flight.and_then(Flight::unanswered_since),
         }
     }
 

@@ -173,6 +173,8 @@ mod tests {
             state: PathState::InUse,
             transport: "udp".to_owned(),
             scheduler: None,
+            repairs: false,
+            controller: None,
             subflows: None,
             rtt_us: Some(20_500),
             rate_mbps: Some(17.25),
