@@ -407,7 +407,7 @@ impl Flows {
         let place =
             Tuple::of(&packet.headers, Direction::Out).and_then(|tuple| self.table.find(&tuple));
         let flow = place.and_then(|place| self.table.get(place));
-        flow.is_some_and(|flow| flow.sends_again(&segment))
+        flow.is_some_and(|flow| flow.sends_again(left_at, &segment))
     }
 
     /// A connection that has to be written down before anything is acknowledged in its name; to be

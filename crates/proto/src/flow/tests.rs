@@ -10,6 +10,7 @@ mod forged;
 mod held;
 mod lost;
 mod narrowed;
+mod over;
 mod told;
 
 use std::net::IpAddr;

@@ -49,6 +49,11 @@ const DOUBLED_MAX: u8 = 4;
 /// What is being sent of a connection in its sender's place.
 #[derive(Debug)]
 pub(in crate::flow) struct Resumed {
+    /// When all that is sent in the local side's place began to leave, for the last time.
+    since: Instant,
+    /// Whether something of it was promised. Else the local side hears of losses itself, and says
+    /// how much is on its way.
+    is_owed: bool,
     /// Up to where the remote side had everything when it was first heard.
     first_heard: Option<Seq>,
     /// The first byte that has not left since, or since nothing was answered for too long.
@@ -195,13 +200,16 @@ impl Connection {
         to.plus(u32::from(self.local.fin == Some(to)))
     }
 
-    /// Whether a segment of the local side's need not be sent again: the remote side has it, or it
-    /// lies in what is sent in the local side's place, now or as soon as there is a way again.
-    pub(in crate::flow) fn sends_again(&self, segment: &Segment) -> bool {
+    /// Whether a segment of the local side's that left at `left_at` and was lost need not be sent
+    /// again: the remote side has it, or it lies in what is sent in the local side's place, now or
+    /// as soon as there is a way again. What has left since there is one is no part of that: to
+    /// the remote side it would be lost, and half as much would be on its way from then on.
+    pub(in crate::flow) fn sends_again(&self, left_at: Instant, segment: &Segment) -> bool {
         let acked = self.local.acked;
         let to = match &self.phase {
             // What has left as it was is not sent from here, unless it is found to be lost.
             Phase::Resumed(_) if self.is_assisted() => acked,
+            Phase::Resumed(resumed) if resumed.since < left_at => acked,
             Phase::Resumed(resumed) => resumed.to.max(acked),
             Phase::Held(_) => match self.cache.span() {
                 Some((first, end)) if !acked.is_before(first) => end.max(acked),
@@ -478,6 +486,8 @@ impl Resumed {
         trip: Duration,
     ) -> Self {
         Self {
+            since: now,
+            is_owed: true,
             first_heard: None,
             next,
             to,

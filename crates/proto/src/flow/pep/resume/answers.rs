@@ -21,7 +21,9 @@ impl Connection {
         let is_shut = !acked.is_before(self.remote.edge);
         let says_no_more = segment.len == 0 && segment.flags == Flags::ACK && segment.ack == acked;
         let is_blind = says_no_more && !self.has_sack();
+        let is_owed = self.promised.is_some_and(|promised| acked.is_before(promised));
         if let Phase::Resumed(resumed) = &mut self.phase {
+            resumed.is_owed = is_owed;
             resumed.heard(now, acked, mss);
             if segment.len > 0 {
                 let end = segment.end();

@@ -4,7 +4,7 @@
 use super::assist::Assisted;
 use super::{
     BURST, DOUBLED_MAX, FLIGHT_MIN, RANGES_MAX, RATE_MIN, REORDERED_MAX, Resumed, TIMEOUT_MAX,
-    TIMEOUT_MIN, to_nanos,
+    TIMEOUT_MIN,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::Seq;
@@ -95,6 +95,7 @@ impl Resumed {
 
     /// Everything leaves again.
     pub(in crate::flow) fn begin_again(&mut self, now: Instant, acked: Seq) {
+        self.since = now;
         (self.repeats, self.recovers_to) = (0, None);
         (self.again_at, self.timed) = (None, None);
         self.arrived.clear(); // its receiver may have thought better of it (RFC 2018, section 8)
@@ -182,7 +183,7 @@ impl Resumed {
         if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
             self.lost = (self.lost.0.max(acked), lost_to);
             let is_new = !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at));
-            if is_new && !self.is_little(acked) {
+            if is_new && self.decides() && !self.is_little(acked) {
                 self.reduce(mss);
             }
         }
@@ -202,21 +203,34 @@ impl Resumed {
         if self.repeats == is_missing {
             self.lost = (acked, acked.plus(mss).min(self.next));
             if !is_recovering {
-                self.reduce(mss);
                 self.recovers_to = Some(self.next);
+                if self.decides() {
+                    self.reduce(mss);
+                }
             }
         }
     }
 
-    /// One segment more for each round trip (additive increase, RFC 5681, 3.1).
+    /// Whether this node decides how much is on its way. Where nothing is owed the local side
+    /// does: were it held to half of it with each loss here as well, what waits here would do so
+    /// for ever, and nothing would be repaired before the two ends know of it.
+    const fn decides(&self) -> bool {
+        self.is_owed || self.assisted.is_some()
+    }
+
+    /// One segment more for each round trip (additive increase, RFC 5681, 3.1); where nothing is
+    /// owed twice as much, until all that the local side lets be on its way is (3.1, slow start).
     fn grow(&mut self, progress: u32, mss: u32) {
         if self.assisted.is_some() {
             return;
         }
-        let progress = progress.min(self.flight_max);
-        let part = |whole: u64| whole * u64::from(progress) / u64::from(self.flight_max.max(1));
-        let flight = part(u64::from(mss));
-        let rate = part(u64::from(mss) * 1_000_000_000 / to_nanos(self.trip).max(1));
+        let more = u128::from(if self.is_owed { mss } else { self.flight_max });
+        let part = |whole: u128| {
+            let progress = u128::from(progress.min(self.flight_max));
+            u64::try_from(whole * progress / u128::from(self.flight_max.max(1))).unwrap_or(0)
+        };
+        let flight = part(more);
+        let rate = part(more * 1_000_000_000 / self.trip.as_nanos().max(1));
         self.flight_max = self.flight_max.saturating_add(u32::try_from(flight).unwrap_or(0));
         self.rate = self.rate.saturating_add(rate);
     }
