@@ -1,9 +1,11 @@
 use super::link::loss;
 use super::{CONGESTION, Carried, Cell, Cells, GRID, Link, Pair, bound_ms, is_recorded, name};
-use crate::emu::{Loss, SECOND};
-use crate::ground::{Congestion, DatagramsRun, Known, Mode, Receiver, Spread};
+use crate::emu::{Loss, MS, SECOND};
+use crate::ground::{
+    Act, Congestion, Connections, Cue, DatagramsRun, Known, Mode, Receiver, Spread,
+};
 use crate::scenario::settings::{Setting, Settings};
-use crate::scenario::{Grid, Outcome, Stage};
+use crate::scenario::{CALM_NS, Grid, Outcome, Stage};
 use serde_json::{Value, json};
 
 const SETTINGS: &[Setting] =
@@ -190,4 +192,38 @@ fn a_word_is_a_loss_and_lateness_is_held_against_the_shallowest_queue() {
     // 64 KiB at 10 Mbit/s, and the product of 300 Mbit/s and 10 ms.
     assert!((bound_ms(&[SLOW]) - 52.4).abs() < 0.1, "{}", bound_ms(&[SLOW]));
     assert!((bound_ms(&[SLOW, FAST]) - 10.0).abs() < 0.1, "{}", bound_ms(&[FAST]));
+}
+
+/// A busy machine looks like a silence to both ends. Whoever was held over it was never repaired
+/// again: 18 of 108 Mbit/s for the rest of the connection, about what plain TCP has at this loss.
+#[test]
+fn after_a_silence_of_all_links_a_connection_has_as_much_as_before() {
+    const SECONDS: u64 = 10;
+    let settings = Settings::default();
+    for (congestion, silence_ms) in
+        [(Congestion::Cubic, 300), (Congestion::Cubic, 2_000), (Congestion::Bbr, 300)]
+    {
+        let cell = Cell::down([Link::of(80, 10), Link::of(40, 30)], "0.5", congestion);
+        let stage = Stage::quiet(1, &settings, Grid::Default);
+        let cue = |at_ms: u64, act| Cue::at(at_ms * MS, act);
+        let script = [
+            cue(2_000, Act::Swallow(0)),
+            cue(2_000, Act::Swallow(1)),
+            cue(2_000 + silence_ms, Act::Return(0)),
+            cue(2_000 + silence_ms, Act::Return(1)),
+        ];
+        let bulk = Connections::outlasting(cell.to, 120, SECONDS * SECOND);
+        let bulk = Connections { congestion, ..bulk };
+        let mut mbps = [0.0; 2];
+        let told = stage.on_ground(&cell.terrain(&stage), &mut |ground, _| {
+            ground.pause(CALM_NS)?;
+            let carried = ground.connect(&[bulk], 2 * SECONDS * SECOND, &script)?.concat();
+            let within = |from, to| carried[0].mbps_within(from * SECOND, to * SECOND);
+            mbps = [within(1, 2), within(6, SECONDS)].map(Option::unwrap_or_default);
+            Ok(())
+        });
+        assert_eq!(told.unwrap().broke, None);
+        let [before, after] = mbps;
+        assert!(after > 0.9 * before, "{congestion:?}, {silence_ms} ms: {after} of {before}");
+    }
 }
