@@ -187,8 +187,7 @@ impl UdpSocket {
         let mut rest = datagrams.contents;
         while !rest.is_empty() {
             // The limit is read for every call: a refusal lowers it.
-            let at_once = (SEND_LEN_MAX / segment).clamp(1, self.segments_max()) * segment;
-            let (now, later) = rest.split_at(at_once.min(rest.len()));
+            let (now, later) = rest.split_at(at_once(rest.len(), segment, self.segments_max()));
             let cut = (now.len() > segment).then_some(segment);
             match self.send_once(datagrams, now, cut) {
                 // The network card cannot do it (EIO, EINVAL), and GSO is off for this socket
@@ -309,6 +308,15 @@ impl AsRawFd for UdpSocket {
     }
 }
 
+/// How many of `len` bytes one call sends. A shorter last segment leaves with the others if it can:
+/// a caller may have added it because sends with a full last segment are mangled.
+fn at_once(len: usize, segment: usize, segments_max: usize) -> usize {
+    if len <= SEND_LEN_MAX && len.div_ceil(segment) <= segments_max {
+        return len;
+    }
+    len.min((SEND_LEN_MAX / segment).clamp(1, segments_max) * segment)
+}
+
 /// Whether an address that we wanted to send from is no longer one of ours.
 fn source_is_gone(source: Option<IpAddr>) -> bool {
     source.is_some_and(|ip| {
@@ -364,5 +372,20 @@ impl Ecn {
             Some(EcnCodepoint::Ect1) => Self::Capable1,
             Some(EcnCodepoint::Ce) => Self::Congestion,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shorter_last_segment_leaves_with_the_others() {
+        // 46 segments fill a call but for 1,107 bytes.
+        assert_eq!(at_once(46 * 1_400 + 1, 1_400, 64), 46 * 1_400 + 1);
+        assert_eq!(at_once(10 * 100 + 1, 100, 64), 10 * 100 + 1);
+        assert_eq!(at_once(64 * 100 + 1, 100, 64), 64 * 100, "one too many");
+        assert_eq!(at_once(SEND_LEN_MAX + 1, 1_400, 64), 46 * 1_400, "too long");
+        assert_eq!(at_once(5_000, 1_000, 1), 1_000, "one by one");
     }
 }
