@@ -334,15 +334,22 @@ impl Flight {
 
     /// The path was silent and has answered what it was asked at `at`: what left before and was
     /// not told of is lost, or nothing would tell of it where as much is on its way as may be.
-    pub(crate) fn lose_before(&mut self, at: Instant, now: Instant, blocks: &mut Blocks) -> Lost {
-        let mut lost = Lost::new();
+    /// Returns that with the bytes of all that is lost, of which there need be no copies.
+    pub(crate) fn lose_before(
+        &mut self,
+        at: Instant,
+        now: Instant,
+        blocks: &mut Blocks,
+    ) -> (Lost, u64) {
+        let (mut lost, mut bytes) = (Lost::new(), 0);
         while let Some(sent) = self.entries.front().filter(|sent| sent.at < at) {
             let is_lost = sent.fate == Fate::Open;
             self.runs.settle(sent.run, is_lost);
+            bytes += if is_lost { u64::from(sent.len) } else { 0 };
             lost.extend(self.copy_of_first(now).filter(|_| is_lost));
             self.pop(blocks);
         }
-        lost
+        (lost, bytes)
     }
 
     /// After what time the first is lost, if others have overtaken it: where they were not told of

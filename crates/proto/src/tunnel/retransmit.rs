@@ -6,7 +6,6 @@ use super::lost::{Abandoned, Owed};
 use super::{Context, Tunnel};
 use crate::error::DropReason;
 use crate::path::{Health, PathId};
-use crate::recovery::flight::KeptFrame;
 use crate::time::Instant;
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
@@ -99,13 +98,13 @@ impl Tunnel {
         let (mut bytes, mut evidence) = (0, None);
         for epoch in self.epochs.receiving() {
             for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
-                let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
-                bytes += lost.iter().map(KeptFrame::whole_len).sum::<usize>();
+                let (lost, of_lane) = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
+                bytes += of_lane;
                 evidence = lane.flight.take_evidence().or(evidence);
                 self.lost.extend(cx.drops, (epoch.id, lane.seal.serial), lost);
             }
         }
-        self.judge_offload(cx, id, (0, bytes as u64), evidence);
+        self.judge_offload(cx, id, (0, bytes), evidence);
     }
 
     /// Tells the peer which numbers are abandoned. If there is no room now, the rest is dropped, so
