@@ -140,10 +140,12 @@ impl Offload {
         false
     }
 
-    /// Another path of the same interface has fallen back.
+    /// Another path of the same interface has fallen back. The comparisons stay this path's own:
+    /// their numbers tell what is on its way from what a later one sends.
     pub(crate) fn adopt(&mut self, other: &Self) {
         if other.since.is_some() && rank(other.sending) > rank(self.sending) {
-            *self = Self { comparison: None, window: (0, 0), ..other.clone() };
+            let comparisons = self.comparisons;
+            *self = Self { comparison: None, window: (0, 0), comparisons, ..other.clone() };
         }
     }
 

@@ -168,6 +168,19 @@ fn a_fallback_is_adopted_and_never_undone_by_another_path() {
     assert_eq!(other.fallback(), trip.offload.fallback());
 }
 
+/// What a path sent before it adopted a fallback is no evidence in its next comparison.
+#[test]
+fn a_fallback_that_is_adopted_leaves_old_evidence_behind() {
+    let mut trip = Trip::new(7, World { mangles: |_, _, end| end < usize::MAX, ..SOUND });
+    trip.until(Sending::ShortLast, 600).unwrap();
+    for comparisons in [1, 2] {
+        let mut other = Offload { comparisons, ..Offload::default() };
+        other.adopt(&trip.offload);
+        other.compare(trip.now, Sending::ShortLast);
+        assert_ne!(other.comparison.unwrap().is_second, comparisons.is_multiple_of(2));
+    }
+}
+
 #[test]
 fn coins_are_fair() {
     for seed in 0..20 {
