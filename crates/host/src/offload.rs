@@ -24,7 +24,7 @@ pub fn fallback(path: &PathStatus, now: Instant) -> Option<SendFallback> {
     let (sending, since) = path.fallback?;
     let sends = match sending {
         Sending::Segmented | Sending::ShortLast => Sends::ShortLast,
-        Sending::Single => Sends::Single,
+        Sending::Single | Sending::Alone => Sends::Single,
     };
     let for_ms = u64::try_from(now.saturating_since(since).as_millis()).unwrap_or(u64::MAX);
     Some(SendFallback { sends, for_ms })

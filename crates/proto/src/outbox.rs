@@ -55,6 +55,8 @@ pub enum Sending {
     ShortLast,
     /// In one call for each datagram.
     Single,
+    /// In a call of its own, and no part of a run.
+    Alone,
 }
 
 /// What seals a run's datagrams.
@@ -217,7 +219,8 @@ impl Outbox {
     ) -> bool {
         let len = job.end - start;
         self.jobs.push(job);
-        if let Some(run) = self.runs.last_mut()
+        if sending != Sending::Alone
+            && let Some(run) = self.runs.last_mut()
             && run.accepts(route, seal, start, len)
         {
             run.span.end = job.end;
@@ -246,6 +249,7 @@ impl Run {
         match self.sending {
             Sending::Segmented | Sending::Single => RUN_DATAGRAMS_MAX,
             Sending::ShortLast => RUN_DATAGRAMS_MAX - 1, // and the segment that the shell adds
+            Sending::Alone => 1,
         }
     }
 

@@ -476,7 +476,7 @@ fn send_udp(
             socket.send(Datagrams { contents: lengthened, ..run })
         }
         Sending::Segmented | Sending::ShortLast => socket.send(run),
-        Sending::Single => contents
+        Sending::Single | Sending::Alone => contents
             .chunks(segment)
             .try_for_each(|contents| socket.send(Datagrams { contents, segment: None, ..run })),
     }

@@ -94,14 +94,23 @@ impl Default for Offload {
 }
 
 impl Offload {
-    /// How the next run is sent.
-    pub(crate) fn next(&self) -> Sending {
-        self.comparison.as_ref().map_or(self.sending, |comparison| comparison.next)
+    /// How the next datagram is sent if it begins a run. While segmented sends are suspect, what
+    /// was lost is not risked in one again: flows within the tunnel would back off from losses
+    /// that come back. A repair is then no part of the comparison.
+    pub(crate) const fn next(&self, is_repair: bool) -> Sending {
+        match &self.comparison {
+            Some(_) if is_repair => Sending::Alone,
+            Some(comparison) => comparison.next,
+            None => self.sending,
+        }
     }
 
     /// A datagram was added to a run, which it began or continues. Returns the mark of the run.
-    pub(crate) const fn added(&mut self, begins: bool) -> Option<Tag> {
+    pub(crate) const fn added(&mut self, sending: Sending, begins: bool) -> Option<Tag> {
         let Some(comparison) = &mut self.comparison else { return None };
+        if matches!(sending, Sending::Alone) {
+            return None;
+        }
         if begins {
             comparison.begin_run();
         }
@@ -207,7 +216,9 @@ impl Offload {
                 self.sending = Sending::ShortLast;
                 self.compare(now, Sending::ShortLast);
             }
-            Sending::ShortLast | Sending::Single => self.sending = Sending::Single,
+            Sending::ShortLast | Sending::Single | Sending::Alone => {
+                self.sending = Sending::Single;
+            }
         }
     }
 
@@ -248,7 +259,7 @@ const fn rank(sending: Sending) -> u8 {
     match sending {
         Sending::Segmented => 0,
         Sending::ShortLast => 1,
-        Sending::Single => 2,
+        Sending::Single | Sending::Alone => 2,
     }
 }
 

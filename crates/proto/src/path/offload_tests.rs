@@ -41,13 +41,13 @@ impl Trip {
     fn run(&mut self) -> bool {
         let count = 2 + self.below(40) as usize;
         let room = (self.world.policer)(self.below(64));
-        let sending = self.offload.next();
+        let sending = self.offload.next(false);
         let (mut lost, mut delivered, mut tag) = (0, 0, None);
         let is_segmented = sending != Sending::Single;
         self.sends += u64::from(is_segmented);
         *(if is_segmented { &mut self.segmented } else { &mut self.single }) += 1;
         for at in 0..count {
-            tag = self.offload.added(at == 0).or(tag);
+            tag = self.offload.added(sending, at == 0).or(tag);
             let is_full = sending == Sending::Segmented;
             let end = if is_full { count } else { usize::MAX };
             let is_mangled = is_segmented && (self.world.mangles)(self.sends, at, end);
@@ -153,7 +153,7 @@ fn segmented_sends_are_tried_again_rarely_and_taken_up_again_when_they_work() {
     assert_eq!(minutes(&mut trip, 15), 0, "the next time is later");
     trip.world.mangles = NOTHING;
     assert_eq!(minutes(&mut trip, 10), 1);
-    assert_eq!((trip.offload.fallback(), trip.offload.next()), (None, Sending::Segmented));
+    assert_eq!((trip.offload.fallback(), trip.offload.next(false)), (None, Sending::Segmented));
 }
 
 #[test]
@@ -182,14 +182,26 @@ fn a_fallback_that_is_adopted_leaves_old_evidence_behind() {
 }
 
 #[test]
+fn repairs_are_not_risked_while_segmented_sends_are_suspect() {
+    let mut offload = Offload::default();
+    assert_eq!(offload.next(true), Sending::Segmented);
+    offload.compare(Instant::from_nanos(1), Sending::Segmented);
+    let (next, tag) = (offload.next(false), offload.added(Sending::Segmented, true));
+    assert_eq!(offload.next(true), Sending::Alone);
+    assert_eq!(offload.added(Sending::Alone, true), None, "no part of the comparison");
+    assert_eq!((tag.is_some(), offload.comparison.unwrap().runs), (true, 1));
+    assert_ne!(next, Sending::Alone);
+}
+
+#[test]
 fn coins_are_fair() {
     for seed in 0..20 {
         let mut offload = Offload::default();
         offload.compare(Instant::from_nanos(seed * 12_345), Sending::Segmented);
         let mut heads = 0;
         for _ in 0..10_000 {
-            heads += u32::from(offload.next() == Sending::Single);
-            offload.added(true);
+            heads += u32::from(offload.next(false) == Sending::Single);
+            offload.added(Sending::Segmented, true);
         }
         assert!((4_800..5_200).contains(&heads), "{heads}");
     }

@@ -258,9 +258,9 @@ pub(crate) fn draft_datagram(
             lane.flight.repeated(first_at, attempts);
         }
     }
-    let sending = path.offload.next();
+    let sending = path.offload.next(matches!(load, Load::Repair { .. }));
     let begins = draft.finish((path.route, sending), &lane.seal, profile, number);
-    if let Some(run) = path.offload.added(begins) {
+    if let Some(run) = path.offload.added(sending, begins) {
         lane.flight.in_run(run);
     }
     path.sent(cx.now, len);
