@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rove_api::{Problem, SendFallback, Sends};
+use rove_proto::id::Transport;
 use rove_proto::node::{PathStatus, PeerStatus};
 use rove_proto::outbox::Sending;
 use rove_proto::time::Instant;
@@ -18,6 +19,14 @@ use crate::time::wall_clock;
 pub const PART: &str = "offload";
 /// Problems that are listed at most: one for each interface.
 const PROBLEMS_MAX: usize = 20;
+
+/// The paths by one interface.
+#[derive(Default)]
+struct Interface {
+    paths: u64,
+    fallen_back: u64,
+    worst: Option<SendFallback>,
+}
 
 /// How a path sends, if not simply with segmentation offload.
 pub fn fallback(path: &PathStatus, now: Instant) -> Option<SendFallback> {
@@ -43,19 +52,19 @@ pub fn problems<'a>(
     now: Instant,
     interface: impl Fn(&PathStatus) -> String,
 ) -> Vec<Problem> {
-    let mut interfaces: BTreeMap<String, (SendFallback, u64)> = BTreeMap::new();
-    for path in sessions.flat_map(|session| &session.paths) {
+    let mut interfaces: BTreeMap<String, Interface> = BTreeMap::new();
+    let paths = sessions.flat_map(|session| &session.paths);
+    for path in paths.filter(|path| path.route.socket.transport() == Transport::Udp) {
+        let found = interfaces.entry(interface(path)).or_default();
+        found.paths += 1;
         let Some(fallback) = fallback(path, now) else { continue };
-        let found = interfaces.entry(interface(path)).or_insert((fallback, 0));
-        found.0.for_ms = found.0.for_ms.max(fallback.for_ms);
-        found.0.sends = found.0.sends.max(fallback.sends);
-        found.1 += 1;
+        found.fallen_back += 1;
+        let worst = found.worst.get_or_insert(fallback);
+        worst.for_ms = worst.for_ms.max(fallback.for_ms);
+        worst.sends = worst.sends.max(fallback.sends);
     }
-    interfaces
-        .iter()
-        .take(PROBLEMS_MAX)
-        .map(|(name, (found, paths))| problem(name, found, *paths))
-        .collect()
+    let problems = interfaces.iter().filter_map(|(name, found)| problem(name, found));
+    problems.take(PROBLEMS_MAX).collect()
 }
 
 /// The problem that packets for the tunnel's interface are not joined, for so long.
@@ -72,27 +81,69 @@ pub fn unmerged(off: Option<Duration>) -> Option<Problem> {
     })
 }
 
-fn problem(interface: &str, found: &SendFallback, paths: u64) -> Problem {
-    let plural = if paths == 1 { "" } else { "s" };
-    let does = match found.sends {
+fn problem(name: &str, found: &Interface) -> Option<Problem> {
+    let Interface { paths, fallen_back, worst } = found;
+    let worst = worst.as_ref()?;
+    let does = match worst.sends {
         Sends::ShortLast => "adds a short last segment to each send",
         Sends::Single => "sends each packet by itself, which costs processor time",
     };
-    Problem {
+    Some(Problem {
         part: Some(PART.to_owned()),
         what: format!(
-            "segmented UDP sends (GSO) by {interface} lose more packets than single ones, on \
-             {paths} path{plural}"
+            "segmented UDP sends (GSO) by {name} lose more packets than single ones, on \
+             {fallen_back} of {paths} paths"
         ),
-        since: wall_clock().0.saturating_sub(found.for_ms / 1_000),
+        since: wall_clock().0.saturating_sub(worst.for_ms / 1_000),
         cause: format!(
-            "this host's kernel, driver or virtual network card mangles them; Rove {does}, and \
-             tries segmented sends again from time to time"
+            "this host's kernel, driver or virtual network card mangles them, or a full queue of \
+             this host drops them whole; Rove {does}, and tries segmented sends again from time to \
+             time"
         ),
         cure: format!(
-            "update the kernel, or the host of this virtual machine, and restart Rove; or let the \
-             kernel cut the packets in place of the card (`ethtool -K DEVICE tx-udp-segmentation \
-             off`, for {interface})"
+            "look at `tc -s qdisc show` for {name}: if its `dropped` grows, the queue is full and \
+             nothing is broken; if not, update the kernel or the host of this virtual machine and \
+             restart Rove, or let the kernel cut the packets in place of the card (`ethtool -K \
+             DEVICE tx-udp-segmentation off`)"
         ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rove_proto::id::SocketId;
+    use rove_proto::node::PeerState;
+    use rove_proto::path::Health;
+
+    use super::*;
+    use crate::samples::{self, NOW};
+
+    fn path(sending: Option<Sending>) -> PathStatus {
+        let fallback = sending.map(|sending| (sending, NOW - Duration::from_secs(3)));
+        PathStatus { fallback, ..samples::path(Health::Good, None, None) }
+    }
+
+    fn found(paths: Vec<PathStatus>) -> Vec<Problem> {
+        let session = samples::peer(PeerState::Up, paths);
+        problems(std::iter::once(&session), NOW, |_| "eth0".to_owned())
+    }
+
+    #[test]
+    fn a_problem_counts_paths_and_blames_no_driver_for_a_full_queue() {
+        let all = [None, Some(Sending::ShortLast), Some(Sending::Single)].map(path);
+        let found = found(all.to_vec());
+        let [problem] = found.as_slice() else { panic!("{found:?}") };
+        assert!(problem.what.contains("by eth0"), "{}", problem.what);
+        assert!(problem.what.contains("on 2 of 3 paths"), "{}", problem.what);
+        assert!(problem.cause.contains("sends each packet by itself"), "{}", problem.cause);
+        assert!(problem.cause.contains("or a full queue"), "{}", problem.cause);
+        assert!(problem.cure.contains("tc -s qdisc show"), "{}", problem.cure);
+    }
+
+    #[test]
+    fn sound_interfaces_and_streams_are_no_problem() {
+        let mut stream = path(Some(Sending::Single));
+        stream.route.socket = SocketId(SocketId::STREAMS);
+        assert_eq!(found(vec![path(None), stream]), []);
     }
 }
