@@ -216,6 +216,9 @@ pub struct Reported {
     pub left_again: u64,
     /// Layer-3 bytes of the datagrams that did nothing but tell of it.
     pub feedback_bytes: u64,
+    /// For how long it has sent without segmentation, or with a short last segment, because
+    /// segmented sends lost more; in nanoseconds.
+    pub fallback_ns: Option<u64>,
 }
 
 /// Packets and processor time of a gateway since its start.
@@ -285,6 +288,19 @@ pub enum Harm {
     DeadEnds,
     /// The gateway's name leads for ever to where it is now.
     StaleName,
+    /// Both ends of the tunnel mangle segmented sends.
+    Segments(Mangled),
+}
+
+/// Which segmented sends are mangled, and what is lost by that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mangled {
+    /// Those whose last segment is as long as the others are lost whole.
+    EqualRuns,
+    /// Those lose their last segment.
+    FullLast,
+    /// Each send of so many is lost whole.
+    EveryNth(u32),
 }
 
 /// A series of pings.

@@ -130,6 +130,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         // By BBR: what controls inside and what controls the path are the likeliest to fight.
         // Four stories of one cell are chance: they would be 0.7 to 1.1 of a bare one's.
         "competition" => &["beside=grid", "queue=100", "cc=bbr"],
+        "gso-mangled" => &["seconds=6", "mbps=20"],
         "random-links" => &["draws=8", "seconds=5"],
         other => panic!("{other} needs its short settings here"),
     }
@@ -202,6 +203,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             }
             "shared-bottleneck" => &["ratio_to_one_flow is"],
             "competition" => &["share_of_bare is"],
+            "gso-mangled" => &["goodput_share is"],
             "random-links" => &["share_of_sum_median is"],
             other => panic!("{other}: name here what its control breaks"),
         };

@@ -39,6 +39,7 @@ fn every_control_fails() {
             }
             "shared-bottleneck" => &["ratio_to_one_flow"],
             "competition" => &["share_of_bare_min"],
+            "gso-mangled" => &["goodput_share"],
             "voip" | "latency-qos" => &["p99_over_idle_ms"],
             "priority" => &["share_ratio"],
             "modes" => &["full_recovery_ms"],

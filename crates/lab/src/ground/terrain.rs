@@ -35,6 +35,9 @@ pub struct Terrain {
     /// Whether what came by several paths is delivered in sequence: that it is not is told in
     /// virtual time only.
     pub reorders: bool,
+    /// Whether both ends fall back to single sends where segmented ones lose more: that they do
+    /// not is told in virtual time only.
+    pub judges_offload: bool,
     /// The name of a heuristic that both ends of the tunnel go without: in virtual time only, and
     /// in a lab that is built for it.
     pub without: Option<&'static str>,
@@ -190,6 +193,7 @@ impl Terrain {
             couples: true,
             competes: true,
             reorders: true,
+            judges_offload: true,
             without: None,
             asks: None,
             assist: Assist::On,

@@ -29,7 +29,14 @@ mod tests {
     use crate::ground::Reported;
 
     const fn path(path: u64, came_bytes: u64, feedback_bytes: u64) -> Reported {
-        Reported { path, came_bytes, feedback_bytes, left_bytes: 0, left_again: 0 }
+        Reported {
+            path,
+            came_bytes,
+            feedback_bytes,
+            left_bytes: 0,
+            left_again: 0,
+            fallback_ns: None,
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod drawn;
 mod failover;
 mod family;
 mod feedback;
+mod gso_mangled;
 mod hop;
 pub mod hosts;
 mod idle;
@@ -112,6 +113,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &bond::Bond,
     &shared_bottleneck::SharedBottleneck,
     &competition::Competition,
+    &gso_mangled::GsoMangled,
     &random_links::RandomLinks,
 ];
 

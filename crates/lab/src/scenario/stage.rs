@@ -99,6 +99,7 @@ impl Stage<'_> {
     ) -> anyhow::Result<Outcome> {
         let captures = !self.settings.text("capture").is_empty();
         ensure!(!captures, "--set capture=... is told in virtual time only");
+        ensure!(terrain.judges_offload, "offload is always judged in namespaces");
         ensure!(terrain.reorders, "--set reorder=off is told in virtual time only");
         ensure!(self.without().is_none(), "--set without=... is told in virtual time only");
         let mut testbed = Testbed::new(entered, terrain, self.family(), self.seed)?;

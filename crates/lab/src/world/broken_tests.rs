@@ -178,8 +178,8 @@ fn a_number_that_was_used() -> Result<(), Breach> {
 fn the_same_datagram_twice() -> Result<(), Breach> {
     let mut world = world();
     for outgoing in secretly(&mut world) {
-        let Outgoing { link, access, from, to, ref payload } = outgoing;
-        let again = Outgoing { link, access, from, to, payload: payload.clone() };
+        let Outgoing { link, access, from, to, ref payload, segment } = outgoing;
+        let again = Outgoing { link, access, from, to, payload: payload.clone(), segment };
         world.transmit(1, outgoing)?;
         world.transmit(1, again)?;
     }
@@ -190,7 +190,10 @@ fn the_same_datagram_twice() -> Result<(), Breach> {
 fn to_the_attacker(world: &mut World, kind: u8, len: usize) -> Result<(), Breach> {
     let to = SocketAddr::new(bystander(66), 666);
     let (link, from) = (world.place.gateway, gateway_at(world));
-    world.transmit(GATEWAY, Outgoing { link, access: 0, from, to, payload: vec![kind; len] })
+    world.transmit(
+        GATEWAY,
+        Outgoing { link, access: 0, from, to, payload: vec![kind; len], segment: None },
+    )
 }
 
 fn noise(world: &mut World, len: usize) {
@@ -340,7 +343,7 @@ fn data_after_revocation() -> Result<(), Breach> {
     let (link, from, to) = (world.place.gateway, gateway_at(&world), outside(&world));
     world.apply(&Op::Revoke { client: 0 })?;
     let payload = vec![Kind::Data as u8; 40];
-    world.transmit(GATEWAY, Outgoing { link, access: 0, from, to, payload })
+    world.transmit(GATEWAY, Outgoing { link, access: 0, from, to, payload, segment: None })
 }
 
 fn a_stranger() -> Result<(), Breach> {

@@ -27,6 +27,7 @@ use super::laws::{
 };
 use super::marks::{MarkSet, Marks};
 use super::modes::Standby;
+use super::offload::Offload;
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use super::owed::Owed;
 use super::parcel::HostId;
@@ -112,6 +113,7 @@ pub(super) struct World {
     pub(super) arrivals: Option<Vec<Arrival>>,
     /// What passed the clients' cards, while somebody listens.
     pub(super) overheard: Option<Vec<Passed>>,
+    pub(super) offload: Offload,
     pub(super) wakes: Wakes,
     pub(super) streams: Streams,
     pub(super) connections: Connections,
@@ -184,6 +186,7 @@ impl World {
             watch,
             arrivals: None,
             overheard: None,
+            offload: Offload::default(),
             wakes: Wakes::new(count + 1),
             streams: Streams::new(streams),
             connections: Connections::new(seed),

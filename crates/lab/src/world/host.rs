@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use rove_engine::memory::{MemoryEngine, Sent};
+use rove_engine::memory::{MemoryEngine, Segment, Sent};
 use rove_proto::ablation::Ablation;
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
@@ -54,6 +54,8 @@ pub(super) struct Holding {
     pub(super) competes: bool,
     /// Whether what came by several paths is delivered in sequence.
     pub(super) reorders: bool,
+    /// Whether it falls back to single sends where segmented ones lose more.
+    pub(super) judges_offload: bool,
     /// The heuristics that it goes without, in a build that can leave them out.
     pub(super) ablation: Ablation,
 }
@@ -68,6 +70,7 @@ impl Holding {
         couples: true,
         competes: true,
         reorders: true,
+        judges_offload: true,
         ablation: Ablation::NONE,
     };
 
@@ -144,6 +147,8 @@ pub(super) struct Outgoing {
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
     pub(super) payload: Vec<u8>,
+    /// Its place in the send that it leaves with, if that has several datagrams.
+    pub(super) segment: Option<Segment>,
 }
 
 /// What one call of the core led to.
@@ -334,7 +339,7 @@ impl Host {
 
     /// Finds the card that sends a datagram, unless the kernel would refuse the datagram.
     fn leave(&self, sent: Sent, turn: &mut Turn) {
-        let Sent { route, bound, datagram: payload, .. } = sent;
+        let Sent { route, bound, datagram: payload, segment } = sent;
         if route.socket.transport() == Transport::Stream {
             turn.by_streams.push((route.socket, payload));
             return;
@@ -347,7 +352,7 @@ impl Host {
         let source = self.source(card, local, route.local, route.remote);
         turn.sends.extend(source.map(|(link, access, from)| {
             let to = route.remote;
-            Outgoing { link, access, from, to, payload }
+            Outgoing { link, access, from, to, payload, segment }
         }));
     }
 
@@ -497,7 +502,7 @@ fn engine(
         couples: holding.couples,
         competes: holding.competes,
         reorders: holding.reorders,
-        judges_offload: true,
+        judges_offload: holding.judges_offload,
         ablation: holding.ablation,
     };
     let node = Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET);

@@ -230,6 +230,7 @@ impl Ground for Journey {
         match harm {
             Harm::DeadEnds => self.client.dead_ends = true,
             Harm::StaleName => self.client.named = false,
+            Harm::Segments(mangled) => self.tunnelled.world.offload.mangle(mangled),
             Harm::BitErrors(share) => {
                 let mut link = self.link.clone();
                 for pipe in [&mut link.up, &mut link.down] {

@@ -31,6 +31,7 @@ mod journey;
 mod laws;
 mod marks;
 mod modes;
+mod offload;
 mod op;
 mod order;
 mod owed;

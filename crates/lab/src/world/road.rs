@@ -121,6 +121,7 @@ impl Tunnelled {
                 couples: terrain.couples,
                 competes: terrain.competes,
                 reorders: terrain.reorders,
+                judges_offload: terrain.judges_offload,
                 ablation: ablation(terrain),
             },
             beside: beside.len(),

@@ -47,7 +47,7 @@ struct View {
 impl World {
     /// A node sends a datagram over UDP.
     pub(super) fn transmit(&mut self, host: HostId, outgoing: Outgoing) -> Result<(), Breach> {
-        let Outgoing { link, access, from, to, payload } = outgoing;
+        let Outgoing { link, access, from, to, payload, segment } = outgoing;
         let datagram = Datagram { source: from, destination: to, payload };
         let client = self.leaves(host, Some(access), &datagram)?;
         let way = if host == GATEWAY { Way::Down } else { Way::Up };
@@ -58,7 +58,8 @@ impl World {
         self.packets += 1;
         self.count_standby(client, (host, access), to.ip(), len as u64);
         self.overhear(way, true, &parcel.datagram.payload);
-        if host != GATEWAY && len > self.place.access(host - 1, access).mtu {
+        let is_too_long = host != GATEWAY && len > self.place.access(host - 1, access).mtu;
+        if is_too_long || self.offload.loses(host, segment) {
             return Ok(());
         }
         self.watch.tell(self.now_ns, || {

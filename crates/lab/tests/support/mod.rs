@@ -97,6 +97,7 @@ pub(crate) fn quick(scenario: &str) -> Vec<String> {
         "bond" => &["loss=0", "flow=tcp", "seconds=6", "megabytes=1"],
         "shared-bottleneck" => &["beside=cubic", "paths=2-links", "seconds=20", "stories=1"],
         "competition" => &["beside=cubic", "queue=40", "seconds=20", "stories=1"],
+        "gso-mangled" => &["seconds=4", "mbps=20", "to=client", "mangled=every"],
         "random-links" => &["draws=1", "seconds=4"],
         "failover" => &["pair=10/20+10/20", "dies=first", "down=1", "up=3"],
         "modes" => &["by=event"],

@@ -4,6 +4,7 @@ use super::super::addresses::{OTHER_SERVERS_NETWORK, SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
 use super::super::testbed::{Testbed, server_numbered};
 use super::How;
+use crate::emu::MS;
 use crate::ground::{
     Assist, Call, Mode, Receiver, Reported, SCHEDULERS, Spread, TRANSPORTS, Transport,
 };
@@ -223,6 +224,7 @@ impl Rove {
                 // The gateway says it of no session.
                 left_again: one["retransmitted"].as_u64().unwrap_or_default(),
                 feedback_bytes: number("feedback_bytes")? + number("feedback_datagrams")? * headers,
+                fallback_ns: one["fallback"]["for_ms"].as_u64().map(|ms| ms * MS),
             })
         };
         let all = if at == Receiver::Client { &said } else { &said["peers"] };

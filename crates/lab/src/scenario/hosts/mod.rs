@@ -6,6 +6,7 @@
 mod call;
 mod connections;
 mod everybody;
+mod offload;
 mod pour;
 mod transfer;
 
@@ -339,6 +340,7 @@ impl Ground for Hosts {
         match harm {
             Harm::DeadEnds => self.dead_ends = true,
             Harm::StaleName => self.testbed.forget_names(),
+            Harm::Segments(mangled) => offload::mangle(&self.testbed, mangled)?,
             Harm::BitErrors(share) => {
                 let LinkConfig { up, down } = self.link.clone();
                 for (end, mut pipe) in [(End::A, up), (End::B, down)] {

@@ -362,12 +362,14 @@ pub(super) fn reported(road: &Tunnelled, at: Receiver) -> Vec<Reported> {
         Receiver::Server => GATEWAY,
     };
     let paths = status(road, host).map(|session| session.paths).unwrap_or_default();
+    let now = road.world.hosts[host].clock(road.world.now_ns);
     let of = |path: PathStatus| Reported {
         path: path.id.into(),
         came_bytes: path.rx_bytes,
         left_bytes: path.tx_bytes,
         left_again: path.retransmitted,
         feedback_bytes: path.reports.bytes + path.reports.datagrams * HEADERS,
+        fallback_ns: path.fallback.map(|(_, since)| now.saturating_since(since).as_nanos() as u64),
     };
     paths.into_iter().map(of).collect()
 }
