@@ -18,7 +18,7 @@ use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::{
     Command, Config, Event, Link, Meta, Node, PeerConfig, PeerState, SideConfig,
 };
-use rove_proto::outbox::Outbox;
+use rove_proto::outbox::{Outbox, Run, Sending};
 use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::checksum::Sum;
@@ -70,6 +70,22 @@ pub(crate) struct Pair {
     pub(crate) bytes: usize,
     /// What stands in front of the client.
     pub(crate) nat: Option<Nat>,
+    /// What the hosts lose of segmented sends, by which of their addresses if not by all, and how
+    /// many such sends there were.
+    pub(crate) mangled: Option<Mangled>,
+    pub(crate) mangled_from: Option<IpAddr>,
+    pub(crate) segmented: u32,
+}
+
+/// Segmented sends that a host mangles.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mangled {
+    /// Those with a full last segment are lost whole.
+    EqualRuns,
+    /// Those lose their last segment.
+    FullLast,
+    /// Each send of so many is lost whole.
+    EveryNth(u32),
 }
 
 /// A NAT that remembers who spoke for a while: each mapping has an outside port of its own, and
@@ -251,6 +267,9 @@ impl Pair {
             sent_from: BTreeMap::new(),
             bytes: 0,
             nat: None,
+            mangled: None,
+            mangled_from: None,
+            segmented: 0,
         };
         let remotes = vec![GATEWAY.parse().unwrap()];
         let side = SideConfig::Gateway { remotes, counter: 1, token, advertise: vec![] };
@@ -323,6 +342,35 @@ impl Pair {
         let mut out = Outbox::new();
         self.gateway.handle_tun(self.now, Pieces::whole(packet), &mut out);
         self.flush_gateway(out);
+    }
+
+    /// A host sends so many inner packets at once, the gateway's if they go `back`.
+    pub(crate) fn burst(&mut self, packet: &[u8], count: usize, back: bool) {
+        let mut out = Outbox::new();
+        let node = if back { &mut self.gateway } else { &mut self.client };
+        for _ in 0..count {
+            node.handle_tun(self.now, Pieces::whole(packet), &mut out);
+        }
+        if back { self.flush_gateway(out) } else { self.flush_client(out) }
+    }
+
+    /// How many datagrams of a run leave its host from this address.
+    fn kept(&mut self, from: SocketAddr, run: &Run) -> usize {
+        let count = run.datagrams();
+        if count < 2 || run.sending == Sending::Single {
+            return count;
+        }
+        self.segmented += 1;
+        if self.mangled_from.is_some_and(|by| by != from.ip()) {
+            return count;
+        }
+        let is_full = run.sending == Sending::Segmented && run.span.len() == count * run.segment;
+        match self.mangled {
+            Some(Mangled::EqualRuns) if is_full => 0,
+            Some(Mangled::FullLast) if is_full => count - 1,
+            Some(Mangled::EveryNth(every)) if self.segmented.is_multiple_of(every) => 0,
+            Some(_) | None => count,
+        }
     }
 
     /// The state of the session as the client sees it.
@@ -424,7 +472,7 @@ impl Pair {
         out.seal();
         for (run, bytes) in out.runs() {
             let from = self.sockets.iter().find(|s| s.0 == run.route.socket).unwrap().1;
-            for datagram in bytes.chunks(run.segment) {
+            for datagram in bytes.chunks(run.segment).take(self.kept(from, run)) {
                 self.put(from, run.route.remote, datagram);
             }
         }
@@ -440,7 +488,7 @@ impl Pair {
             let local = run.route.local;
             let bound = self.gateway_at.iter().find(|at| local.is_none_or(|ip| ip == at.ip()));
             let Some(&from) = bound else { continue };
-            for datagram in bytes.chunks(run.segment) {
+            for datagram in bytes.chunks(run.segment).take(self.kept(from, run)) {
                 self.put(from, run.route.remote, datagram);
             }
         }

@@ -21,6 +21,7 @@ mod links;
 mod live;
 mod newcomers;
 mod noticed;
+mod offload;
 mod path_mtu;
 mod questions;
 mod rekey;
