@@ -97,7 +97,8 @@ pub struct Link {
     pub usage: LinkUse,
     /// Why it does not always carry data, in words.
     pub why: Option<String>,
-    /// Its unusual condition, in words: `just back`, `weak`, `leaving` or `no route`.
+    /// Its unusual condition, in words: `just back`, `weak`, `leaving`, `no route` or
+    /// `limits UDP`.
     pub state: Option<String>,
     /// The cost of data on it, in any unit.
     pub cost: u16,

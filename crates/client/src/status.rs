@@ -127,7 +127,9 @@ pub(crate) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         recovery: Some(paths.recovery),
         manager: Some(paths.manager),
         subflows: Some(paths.subflows.number()),
-        links: links.map(|ranked| link(ranked, around)).collect(),
+        links: links
+            .map(|ranked| link(ranked, limits_udp(peer, now, ranked.link.index), around))
+            .collect(),
         dns: around.dns.servers.clone(),
         dns_domains: around.dns.domains.clone(),
         portals: around.portals.iter().map(told_portal).collect(),
@@ -140,7 +142,7 @@ fn told_portal(portal: &Portal) -> api::Portal {
 }
 
 /// What is known of a link, and why it is used as it is.
-fn link(ranked: &Ranked, around: &Surroundings<'_>) -> api::Link {
+fn link(ranked: &Ranked, limits: bool, around: &Surroundings<'_>) -> api::Link {
     let Ranked { link, standing, signal, terms, usage, is_going } = ranked;
     let used = terms.cap.and_then(|_| around.used.get(&link.name));
     let is_full = terms.cap.zip(used).is_some_and(|(cap, used)| *used >= cap.bytes);
@@ -158,7 +160,7 @@ fn link(ranked: &Ranked, around: &Surroundings<'_>) -> api::Link {
         kind: kind_of(link.kind),
         usage: *usage,
         why: why.map(str::to_owned),
-        state: standing.label().map(str::to_owned),
+        state: standing.label().or_else(|| limits.then_some(LIMITS_UDP)).map(str::to_owned),
         cost: terms.cost,
         metered: terms.metered,
         cap: terms.cap.map(|cap| cap.to_string()),
@@ -217,7 +219,7 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
             }
             (_, Some(heard)) if heard < FRESH => match around.search.target(path) {
                 Some(target) => format!("carrying, and following the gateway to {target}"),
-                None => "carrying".into(),
+                None => carrying_by(peer, now, around),
             },
             (_, Some(heard)) => format!("idle, last proven {} ago", seconds(heard)),
             (_, None) => "up, not proven yet".into(),
@@ -238,6 +240,33 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
             (None, _) => format!("closed: {code}: connect with `rove down` and `rove up`"),
         },
     }
+}
+
+/// That it carries, and of the first link that limits UDP what people can try.
+fn carrying_by(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
+    let limited = peer.policed.iter().filter(|policed| policed.lasts(now));
+    let named = limited.filter_map(|policed| Some((policed, around.links.get(&policed.link.0)?)));
+    let Some((policed, link)) = named.min_by_key(|(policed, _)| policed.since) else {
+        return "carrying".to_owned();
+    };
+    format!(
+        "carrying; for {} UDP has seemed limited to {} on {link}: try `rove up --transport tcp`",
+        seconds(now.saturating_since(policed.since)),
+        megabits(policed.kbps),
+    )
+}
+
+/// A rate as people say it.
+fn megabits(kbps: u32) -> String {
+    format!("{:.1} Mbit/s", f64::from(kbps) / 1e3)
+}
+
+/// What `rove paths` and `rove status` call such a link.
+const LIMITS_UDP: &str = "limits UDP";
+
+/// Whether UDP seems limited on that link.
+fn limits_udp(peer: &PeerStatus, now: Instant, link: u32) -> bool {
+    peer.policed.iter().any(|policed| policed.link.0 == link && policed.lasts(now))
 }
 
 impl Search<'_> {
@@ -276,19 +305,26 @@ pub(crate) fn paths(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
         around.ranked.iter().chain(around.unused).map(|ranked| &ranked.link).collect();
     let told = told_paths(peer, now, around.streams, &links);
     let told = told.into_iter().zip(&peer.paths);
-    told.map(|(told, path)| client_path(told, path, around)).collect()
+    let limits = |path: &PathStatus| path.link.is_some_and(|id| limits_udp(peer, now, id.0));
+    told.map(|(told, path)| client_path(told, path, limits(path), around)).collect()
 }
 
 /// The path with what a client knows of the link that it starts from.
-fn client_path(told: Path, path: &PathStatus, around: &Surroundings<'_>) -> ClientPath {
+fn client_path(
+    told: Path,
+    path: &PathStatus,
+    limits: bool,
+    around: &Surroundings<'_>,
+) -> ClientPath {
     let rank = path.link.and_then(|id| around.ranked.iter().position(|r| r.link.index == id.0));
     let ranked = rank.and_then(|rank| around.ranked.get(rank));
+    let state = ranked.and_then(|ranked| ranked.standing.label());
     let held = |portal: &&Portal| path.link.is_some_and(|link| link.0 == portal.index);
     ClientPath {
         path: told,
         link: path.link.and_then(|link| around.links.get(&link.0)).cloned(),
         link_rank: rank.map(|rank| rank as u64 + 1),
-        link_state: ranked.and_then(|ranked| ranked.standing.label()).map(str::to_owned),
+        link_state: state.or_else(|| limits.then_some(LIMITS_UDP)).map(str::to_owned),
         link_use: ranked.map(|ranked| ranked.usage),
         portal: around.portals.iter().find(held).map(|portal| portal.page.clone()),
         signal_dbm: ranked.and_then(|ranked| ranked.signal),

@@ -1,6 +1,8 @@
 //! What people are told is what is known.
 
 use rove_host::samples::{NOW, path, peer};
+use rove_proto::id::LinkId;
+use rove_proto::node::PolicedLink;
 
 use super::*;
 
@@ -72,6 +74,40 @@ fn a_path_on_which_only_small_packets_arrive_does_not_carry() {
     let (carrying, doing) = told(&peer(PeerState::Up, vec![path]), None);
     assert!(!carrying);
     assert!(doing.starts_with("large packets are lost on the way"), "{doing}");
+}
+
+#[test]
+fn a_link_that_limits_udp_is_named_with_what_to_try() {
+    let links = BTreeMap::from([(7, "eth7".to_owned())]);
+    let dns = Dns::default();
+    let says = |ago_s: u64| {
+        let since = Instant::from_nanos(NOW.as_nanos() - 80_000_000_000);
+        let told_at = Instant::from_nanos(NOW.as_nanos() - ago_s * 1_000_000_000);
+        let policed = vec![PolicedLink { link: LinkId(7), kbps: 940, since, told_at }];
+        let paths = vec![path(Health::Good, Some(0), None)];
+        let peer = PeerStatus { policed, ..peer(PeerState::Up, paths) };
+        let around = Surroundings {
+            kill_switch: false,
+            paths: PathsConfig::default(),
+            dns: &dns,
+            links: &links,
+            ranked: &[],
+            unused: &[],
+            used: &BTreeMap::new(),
+            portals: &[],
+            keeps_browsers_in: false,
+            streams: &BTreeMap::new(),
+            refused: None,
+            search: Search { links: 1, addresses: 3, ..Search::default() },
+        };
+        assert_eq!(limits_udp(&peer, NOW, 7), ago_s < 60);
+        assert!(!limits_udp(&peer, NOW, 8));
+        status(&peer, NOW, &around).doing
+    };
+    let told = "carrying; for 80 s UDP has seemed limited to 0.9 Mbit/s on eth7: \
+                try `rove up --transport tcp`";
+    assert_eq!(says(3), told);
+    assert_eq!(says(70), "carrying");
 }
 
 #[test]

@@ -73,6 +73,7 @@ fn session() -> PeerStatus {
         established: None,
         epoch_since: None,
         handshaking: false,
+        policed: Vec::new(),
         refused: None,
         lease: None,
         shared_key: None,

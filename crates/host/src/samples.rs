@@ -72,6 +72,7 @@ pub fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
         established: None,
         epoch_since: None,
         handshaking: false,
+        policed: Vec::new(),
         refused: None,
         lease: None,
         shared_key: None,

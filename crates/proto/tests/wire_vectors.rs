@@ -243,6 +243,7 @@ fn control_messages() {
             "0c  02 10 04 0a140000000000000000000000000000 20 06 fd200000000000000000000000000000",
         ),
         (Control::Networks(Vec::new()), "0c  00"),
+        (Control::Policed { serial: PathSerial(9), kbps: 950 }, "0d  00000009 000003b6"),
     ];
     for (control, hex) in vectors {
         let mut emitted = Vec::new();

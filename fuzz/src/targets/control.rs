@@ -42,6 +42,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Control::Recovery(1),
         Control::Taken { next: PathSerial(9) },
         Control::Networks(vec![Prefix { address: v4.into(), bits: 16 }]),
+        Control::Policed { serial: PathSerial(9), kbps: 8_000 },
         Control::Unknown(200),
     ];
     let bytes = |control: &Control| {

@@ -63,6 +63,10 @@ pub(super) struct Ceiling {
     doubt_at: Instant,
     /// Of the last rounds: datagrams, those lost, feedbacks, and those that told of losses.
     bursts: [f64; 4],
+    /// Feedbacks that told of losses and all of them, in this moment of an attempt.
+    feedbacks: (u32, u32),
+    /// A ceiling was found in the last round.
+    found: Option<Found>,
 }
 
 /// It is sent less for a moment, and as much as before in another, in turns: when it began, the
@@ -77,10 +81,24 @@ struct Attempt {
     part: f64,
     /// Datagrams lost and all of them, with less and as before, in moments that are over.
     counts: [(f64, f64); 2],
+    /// Feedbacks that told of losses and all of them, as before.
+    feedbacks: (u32, u32),
     /// Such moments.
     moments: u8,
     /// Rounds of this one.
     rounds: u8,
+}
+
+/// A ceiling, and what the experiment that found it was like.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Found {
+    /// What arrived before, bytes per second.
+    pub(super) arrived: f64,
+    /// Datagrams of the moments in which as much as before was sent, and the lost part of them.
+    pub(super) datagrams: f64,
+    pub(super) loss: f64,
+    /// Feedbacks about these that told of losses, and all of them.
+    pub(super) feedbacks: (u32, u32),
 }
 
 impl Ceiling {
@@ -145,16 +163,19 @@ impl Ceiling {
     pub(super) const fn forget(&mut self) {
         self.attempt = None;
         self.counts = (0.0, 0.0);
+        self.feedbacks = (0, 0);
     }
 
-    /// One round of so many bytes delivered and lost, in datagrams of about `datagram` bytes, sent
-    /// at about `rate`, that arrived at `arrived`, if that is known. Returns the rate to send at
+    /// One round of so many bytes delivered and lost, in datagrams of about `datagram` bytes, of
+    /// which so many feedbacks told, and so many of them of losses, sent at about `rate`, that
+    /// arrived at `arrived`, if that is known. Returns the rate to send at
     /// from now on, if that is another.
     #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip")]
     pub(super) fn round(
         &mut self,
         now: Instant,
         bytes: (u64, u64),
+        feedbacks: (u32, u32),
         datagram: f64,
         rate: f64,
         arrived: Option<f64>,
@@ -169,6 +190,10 @@ impl Ceiling {
         }
         self.counts.0 += lost;
         self.counts.1 += lost + delivered;
+        if self.attempt.is_some() {
+            self.feedbacks.0 = self.feedbacks.0.saturating_add(feedbacks.1);
+            self.feedbacks.1 = self.feedbacks.1.saturating_add(feedbacks.0);
+        }
         if now >= self.doubt_at && self.usual > DOUBT_MIN {
             (self.doubt_at, self.usual) = (now + DOUBT, self.usual / 2.0);
         }
@@ -187,9 +212,12 @@ impl Ceiling {
         if all >= ENOUGH / 2.0 && lost > expected + CERTAINTY * spread {
             // Below any ceiling there is: the loss told so far may be that of a lower rate.
             let less = (TRY * arrived / (1.0 - self.usual)).min(TRY * rate);
-            let (before, part, counts) = (share, less / rate, [(0.0, 0.0); 2]);
-            self.attempt = Some(Attempt { before, arrived, part, counts, moments: 0, rounds: 0 });
-            self.counts = (0.0, 0.0);
+            let (before, part) = (share, less / rate);
+            let (counts, feedbacks) = ([(0.0, 0.0); 2], (0, 0));
+            let (moments, rounds) = (0, 0);
+            let attempt = Attempt { before, arrived, part, counts, feedbacks, moments, rounds };
+            self.attempt = Some(attempt);
+            (self.counts, self.feedbacks) = ((0.0, 0.0), (0, 0));
             return Some(less);
         }
         if all > MANY {
@@ -209,6 +237,10 @@ impl Ceiling {
         let is_less = attempt.moments.is_multiple_of(2);
         let counts = &mut attempt.counts[usize::from(!is_less)];
         *counts = (counts.0 + lost, counts.1 + all);
+        let told = std::mem::take(&mut self.feedbacks);
+        if !is_less {
+            attempt.feedbacks = (attempt.feedbacks.0 + told.0, attempt.feedbacks.1 + told.1);
+        }
         attempt.moments += 1;
         self.attempt = None;
         let otherwise = if is_less { rate / attempt.part } else { rate * attempt.part };
@@ -228,6 +260,9 @@ impl Ceiling {
             self.hold = if is_soon { (self.hold * 2).min(HOLD_MAX) } else { HOLD_FIRST };
             self.hold = self.hold.max(HOLD_FIRST);
             (self.holds_until, self.holds) = (now + self.hold, true);
+            let Attempt { arrived, feedbacks, .. } = attempt;
+            let datagrams = attempt.counts[1].1;
+            self.found = Some(Found { arrived, datagrams, loss: full, feedbacks });
             return Some(attempt.arrived / (1.0 - self.usual));
         }
         self.attempt = Some(Attempt { rounds: 0, ..attempt });
@@ -252,10 +287,16 @@ impl Controller {
         }
         let bytes = (self.round.delivered, self.round.lost);
         self.ceiling.note_bursts(bytes, self.round.feedbacks, self.datagram);
-        if let Some(rate) = self.ceiling.round(now, bytes, self.datagram, self.rate, arrived) {
+        if let Some(rate) =
+            self.ceiling.round(now, bytes, self.round.feedbacks, self.datagram, self.rate, arrived)
+        {
             self.rate = rate;
             self.growth = self.growth_first();
         }
+        if let Some(found) = self.ceiling.found.take() {
+            self.note_ceiling(now, &found);
+        }
+        self.policed.round();
     }
 }
 
@@ -284,7 +325,8 @@ mod tests {
             let bytes = ((told * 10 - lost) * 1_400, lost * 1_400);
             ceiling.note_bursts(bytes, (told as u32, losses), 1_400.0);
             let arrived = rate * bytes.0 as f64 / (bytes.0 + bytes.1) as f64;
-            let another = ceiling.round(now, bytes, 1_400.0, rate, Some(arrived));
+            let another =
+                ceiling.round(now, bytes, (told as u32, losses), 1_400.0, rate, Some(arrived));
             let grows = !ceiling.tries() && now >= ceiling.holds_until();
             let growth = if grows { ceiling.growth_max(now) } else { 0.0 };
             rate = another.unwrap_or(rate * (1.0 + growth)).min(CARRIES);

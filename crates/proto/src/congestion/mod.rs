@@ -30,6 +30,7 @@ mod late;
 #[cfg(test)]
 mod model;
 mod pace;
+mod policed;
 mod queue;
 mod round;
 pub mod status;
@@ -43,6 +44,7 @@ use competition::{Competition, Suspicion};
 use emptying::Emptying;
 use fast::Fast;
 use late::{CREDIT_LATE, Late};
+use policed::Policed;
 use queue::Queue;
 use round::Round;
 use variation::Variation;
@@ -117,6 +119,7 @@ pub struct Controller {
     trip_of_late: (Instant, Option<Duration>),
     queue: Queue,
     ceiling: Ceiling,
+    policed: Policed,
     arrived: u64,
     round: Round,
     /// By what part the rate grows in the next round without a queue, and not before when.
@@ -182,6 +185,7 @@ impl Controller {
             trip_of_late: (now, trip),
             queue: Queue::default(),
             ceiling: Ceiling::default(),
+            policed: Policed::default(),
             arrived: 0,
             round: Round::new(now, RATE_RANGE.1),
             growth: 0.0,
@@ -272,6 +276,9 @@ impl Controller {
         let beyond = told.trip.map(|trip| trip.saturating_sub(self.trip));
         if let Some(queue) = told.queue.or(beyond) {
             self.queue.sample(now, queue.as_secs_f64(), self.trip);
+            if told.lost > 0 {
+                self.policed.lost(queue.as_secs_f64());
+            }
         }
         if let Some(rate) = &told.rate {
             self.note_rate(now, rate);

@@ -31,6 +31,12 @@ pub(super) struct Link {
     pub(super) buffer: f64,
     /// What does not fit is lost, and nothing ever waits.
     pub(super) polices: bool,
+    /// A policer before the queue: bytes per second, and bytes that pass at once after a pause.
+    pub(super) policer: Option<(f64, f64)>,
+    /// Losses come in bursts of so many datagrams in the mean (E. N. Gilbert, 1960).
+    pub(super) bursts: f64,
+    /// The queue drops as CoDel does (RFC 8289).
+    pub(super) codel: bool,
     /// What another sends through the same queue, bytes per second.
     pub(super) others: f64,
 }
@@ -44,6 +50,9 @@ impl Link {
             loss: 0.0,
             buffer: f64::INFINITY,
             polices: false,
+            policer: None,
+            bursts: 1.0,
+            codel: false,
             others: 0.0,
         }
     }
@@ -203,7 +212,44 @@ pub(super) struct World {
     queue_at: Instant,
     /// Queue in milliseconds, looked at each ten.
     pub(super) queues: Vec<f64>,
-    seed: u64,
+    /// Bytes that the policer let by and that have not flowed back, and since when.
+    used: (f64, Instant),
+    /// The link is in a burst of losses.
+    is_bad: bool,
+    codel: Codel,
+    pub(super) seed: u64,
+}
+
+/// The state of a queue with `CoDel`.
+#[derive(Default)]
+struct Codel {
+    /// When the queue has been above the target for an interval, and when the next is dropped.
+    above: Option<Instant>,
+    next: Option<Instant>,
+    count: u32,
+}
+
+impl Codel {
+    const TARGET: f64 = 0.005;
+    const INTERVAL: Duration = Duration::from_millis(100);
+
+    /// Whether what comes now, and waits for so many seconds, is dropped.
+    fn drops(&mut self, now: Instant, wait: f64) -> bool {
+        if wait < Self::TARGET {
+            (self.above, self.next) = (None, None);
+            return false;
+        }
+        let above = *self.above.get_or_insert(now + Self::INTERVAL);
+        if now < above {
+            return false;
+        }
+        if self.next.is_none_or(|next| now >= next) {
+            self.count = if self.next.is_some() { self.count + 1 } else { 1 };
+            self.next = Some(now + Self::INTERVAL.div_f64(f64::from(self.count).sqrt()));
+            return true;
+        }
+        false
+    }
 }
 
 impl World {
@@ -224,6 +270,9 @@ impl World {
             queue: 0.0,
             queue_at: Instant::ZERO,
             queues: Vec::new(),
+            used: (0.0, Instant::ZERO),
+            is_bad: false,
+            codel: Codel::default(),
             seed: 0x9e37_79b9_7f4a_7c15,
         }
     }
@@ -434,9 +483,34 @@ impl World {
         }
     }
 
+    /// Whether the policer lets another datagram by.
+    fn is_let_by(&mut self) -> bool {
+        let Some((rate, burst)) = self.link.policer else { return true };
+        let passed = self.now.saturating_since(self.used.1).as_secs_f64();
+        self.used = ((self.used.0 - passed * rate).max(0.0), self.now);
+        let passes = self.used.0 + SIZE <= burst;
+        self.used.0 += if passes { SIZE } else { 0.0 };
+        passes
+    }
+
+    /// Whether the link loses this one.
+    fn is_lost(&mut self) -> bool {
+        let (draw, bursts) = (self.random(), self.link.bursts);
+        if bursts <= 1.0 {
+            return draw < self.link.loss;
+        }
+        let good = 1.0 - self.link.loss;
+        let begins = self.link.loss / good / bursts;
+        self.is_bad = if self.is_bad { draw >= 1.0 / bursts } else { draw < begins };
+        self.is_bad
+    }
+
     fn enqueue(&mut self, index: usize, number: u64) {
         self.pass(self.now);
-        if self.queue + SIZE > self.link.buffer.max(2.0 * SIZE) {
+        let wait = self.queue / (self.link.rate - self.link.others);
+        let is_full = self.queue + SIZE > self.link.buffer.max(2.0 * SIZE);
+        let is_dropped = self.link.codel && self.codel.drops(self.now, wait);
+        if is_full || is_dropped || !self.is_let_by() {
             self.flows[index].dropped += 1;
             return;
         }
@@ -445,7 +519,7 @@ impl World {
         let rate = self.link.rate - self.link.others;
         let wait = if self.link.polices { 0.0 } else { self.queue / rate };
         let leaves = self.now + Duration::from_secs_f64(wait);
-        if self.random() < self.link.loss {
+        if self.is_lost() {
             return;
         }
         let jitter = self.link.jitter.mul_f64(self.random());

@@ -22,7 +22,9 @@ mod routes;
 mod timers;
 
 pub use crate::peer::{ALARM_TIME, PeerConfig, Reason, SharedKey, SideConfig};
-pub use crate::tunnel::{Config, Event, Link, PathStatus, PeerState, PeerStatus, StreamTo};
+pub use crate::tunnel::{
+    Config, Event, Link, PathStatus, PeerState, PeerStatus, PolicedLink, StreamTo,
+};
 pub use command::Command;
 pub use flows::{FLOWS_PER_PAGE, FlowsFrom, FlowsPage};
 

@@ -197,6 +197,7 @@ impl Peer {
             lease: tunnel.lease(),
             shared_key: self.shared_key,
             paths: tunnel.path_statuses(),
+            policed: tunnel.connector().map_or(vec![], |it| it.policing.policed_links()),
             profile: current.map(|epoch| epoch.profile),
             scheduler: self.bonding.multipath.scheduler,
             waiting: self.waiting.len() + self.flows.questions(),

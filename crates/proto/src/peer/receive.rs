@@ -380,6 +380,10 @@ impl Peer {
         if told.declines {
             self.tunnel.distrust(cx, told.path);
         }
+        if let Some(rate) = told.policed {
+            let serial = Some(feedback.serial).filter(|_| arrival.standing == Standing::Current);
+            self.tunnel.note_policed(cx, told.path, serial, rate);
+        }
         if told.follows && arrival.standing == Standing::Current {
             self.tunnel.epochs.overtake(told.path);
         }
@@ -426,6 +430,10 @@ impl Peer {
                 Control::Indices { first, indices } => {
                     epoch.take_indices(first, &indices);
                     self.tunnel.stand_by(cx); // for want of one, some path may have been put off
+                }
+                Control::Policed { serial, kbps } => {
+                    let path = epoch.rx.get(&serial).and_then(|lane| lane.path);
+                    self.tunnel.take_policed(cx, path, kbps);
                 }
                 Control::Taken { next } => epoch.note_taken(next),
                 Control::RestartTokens { first, tokens } => {

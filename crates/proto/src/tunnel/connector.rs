@@ -11,6 +11,7 @@ use super::announce::Networks;
 use super::keepalive::NatTimeout;
 use super::last_words::LastWords;
 use super::listening::Listening;
+use super::policing::Policing;
 use super::restart::Proof;
 use super::standby::{Turn, turn_time};
 use super::trust::Distrust;
@@ -97,6 +98,8 @@ pub(crate) struct Connector {
     pub(crate) listening: Listening,
     /// What is known of the NAT in front of the path in use.
     pub(crate) nat: NatTimeout,
+    /// Links that police UDP.
+    pub(crate) policing: Policing,
     /// The number of the next keepalive.
     pub(crate) keepalives: u16,
     /// Cookies by the way that they were got: a gateway makes them for a source address.
@@ -243,6 +246,7 @@ impl Connector {
             failures: Vec::new(),
             listening: Listening::new(),
             nat: NatTimeout::default(),
+            policing: Policing::default(),
             keepalives: 0,
             cookies: Vec::new(),
             round: None,
@@ -258,6 +262,9 @@ impl Connector {
     pub(crate) fn set_links(&mut self, links: &[Link]) {
         self.links = links.to_vec();
         self.forget_asked();
+        self.policing.retain(|id, local| {
+            links.iter().any(|link| link.id == id && link.addresses.contains(&local))
+        });
     }
 
     /// The gateway's addresses, best first: as it said itself, as it was found, then as the shell

@@ -25,6 +25,8 @@ pub(crate) struct Told {
     pub(crate) follows: bool,
     /// The path does worse than before, and its link is not to be trusted for a while.
     pub(crate) declines: bool,
+    /// It is policed, and so many bytes per second pass.
+    pub(crate) policed: Option<f64>,
     /// Packets that are to leave again.
     pub(crate) lost: VecDeque<KeptFrame>,
 }
@@ -144,6 +146,7 @@ impl Tunnel {
             path.doubt_mtu(cx.now);
         }
         let declines = lane.flight.takes_decline();
+        let policed = path.congestion.as_mut().and_then(|it| it.takes_policed());
         if news.is_some()
             && matches!(path.health, Health::Silent { .. })
             && path.trust == Trust::Proven
@@ -160,7 +163,7 @@ impl Tunnel {
         {
             path.mtu_due = Some(cx.now);
         }
-        let told = Told { path: path.id, follows, declines, lost };
+        let told = Told { path: path.id, follows, declines, policed, lost };
         if let Some(News { delivered, lost, .. }) = news {
             self.judge_offload(cx, told.path, (delivered, lost), evidence);
         }

@@ -3,7 +3,8 @@
 //!
 //! A file calls files of the groups below its own; `cargo xtask tidy` rejects circles:
 //! - `established` (answers to handshakes), `challenges` (claims and proofs of addresses);
-//! - `silence` (paths that owe an answer), `feedback` (about what arrived);
+//! - `silence` (paths that owe an answer), `feedback` (about what arrived), `policing` (links that
+//!   police UDP);
 //! - `links` (the shell's links, sockets and addresses), `announce` (the gateway's addresses),
 //!   `restart`, `rest` (long idle sessions), `sharing` (paths that carry together), `retransmit`;
 //! - `connect` (a client's handshakes), `keepalive` (NAT timeouts), `standby` (make before break);
@@ -49,6 +50,7 @@ pub(crate) mod lost;
 mod moving;
 pub mod paths;
 pub(crate) mod plan;
+pub(crate) mod policing;
 pub(crate) mod probing;
 pub(crate) mod rest;
 pub(crate) mod restart;
@@ -64,6 +66,7 @@ pub(crate) mod unanswered;
 pub use connector::STREAMS_MAX;
 pub(crate) use context::Context;
 pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
+pub use policing::PolicedLink;
 pub use status::{PathStatus, PeerState, PeerStatus};
 
 /// The keys and paths that lead to one peer.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::policing::PolicedLink;
 use crate::congestion::status::ControllerStatus;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
@@ -58,6 +59,8 @@ pub struct PeerStatus {
     pub shared_key: Option<SharedKey>,
     /// The paths, the one in use first.
     pub paths: Vec<PathStatus>,
+    /// The links that police UDP, on a client.
+    pub policed: Vec<PolicedLink>,
     /// What its packets are sealed as.
     pub profile: Option<Profile>,
     /// How this end chooses among paths that share data.

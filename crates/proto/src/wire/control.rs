@@ -21,6 +21,7 @@ mod kind {
     pub(super) const RUN: u8 = 10;
     pub(super) const KEY_IS_SHARED: u8 = 11;
     pub(super) const NETWORKS: u8 = 12;
+    pub(super) const POLICED: u8 = 13;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
@@ -147,6 +148,13 @@ pub enum Control {
     /// Gateway to client: the networks beside the Internet that the client may reach there, none or
     /// up to [`NETWORKS_MAX`]. It takes the place of what was said before.
     Networks(Vec<Prefix>),
+    /// Gateway to client: what the gateway sends under this path serial is policed.
+    Policed {
+        /// The serial of the session index that the gateway sends to.
+        serial: PathSerial,
+        /// What passes, in kilobits per second.
+        kbps: u32,
+    },
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -183,6 +191,9 @@ impl Control {
             kind::RUN => Self::Run(reader.u64()?),
             kind::KEY_IS_SHARED => Self::KeyIsShared,
             kind::NETWORKS => Self::Networks(list(&mut reader, NETWORKS_MAX, prefix)?),
+            kind::POLICED => {
+                Self::Policed { serial: PathSerial(reader.u32()?), kbps: reader.u32()? }
+            }
             other => Self::Unknown(other),
         };
         Ok(control)
@@ -241,6 +252,11 @@ impl Control {
             Self::Networks(networks) => {
                 writer.u8(kind::NETWORKS);
                 emit_list(&mut writer, networks, NETWORKS_MAX, emit_prefix);
+            }
+            Self::Policed { serial, kbps } => {
+                writer.u8(kind::POLICED);
+                writer.u32(serial.0);
+                writer.u32(*kbps);
             }
             Self::Unknown(kind) => writer.u8(*kind),
         }

@@ -23,6 +23,7 @@ mod newcomers;
 mod noticed;
 mod offload;
 mod path_mtu;
+mod policing;
 mod questions;
 mod rekey;
 mod shared_key;
