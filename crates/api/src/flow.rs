@@ -81,6 +81,9 @@ pub struct Flow {
     pub state: String,
     /// The stage of the connection, such as `established`.
     pub stage: String,
+    /// Whether anything has come from the remote end. If not, the packets may end at the gateway's
+    /// host.
+    pub answered: bool,
     /// Milliseconds since its last packet.
     pub idle_ms: u64,
     /// Why it is treated as it is, in words.

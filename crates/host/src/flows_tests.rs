@@ -105,6 +105,7 @@ fn keys_are_as_documented() {
             "links": [],
             "remotes": [],
             "chosen": "no path carries",
+            "answered": true,
             "held_bytes": 80,
             "owed_bytes": 7,
             "level": 3,

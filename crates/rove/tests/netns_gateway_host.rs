@@ -151,6 +151,14 @@ fn a_host_that_forwards_nothing_is_named_with_the_place() {
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite}")).ok();
         assert_eq!(download("client", WEB).unwrap(), pattern(1_000));
+        on_gateway(
+            "nft \"table ip f { chain f { type filter hook forward priority 0; drop; }; }\"",
+        );
+        assert!(!reaches("client", WEB));
+        let explained = lab.rove("client", &format!("explain {WEB}")).ok();
+        let hint = "answered   no; if nothing else answers either, run `rove gateway check` on the";
+        assert!(explained.contains(hint), "{explained}");
+        on_gateway("nft delete table ip f");
         if find("iptables").is_some() {
             on_gateway("iptables -A FORWARD -j REJECT");
             assert!(!reaches("client", WEB));

@@ -13,6 +13,10 @@ const WIDTH: usize = 100;
 /// What stands below a connection's line begins with.
 const INDENT: &str = "  ";
 
+/// That packets reach the gateway does not mean that they leave its host.
+const UNANSWERED: &str =
+    "no; if nothing else answers either, run `rove gateway check` on the gateway";
+
 /// Those of the client in `home`, else of the gateway there.
 pub(super) fn of_any(home: &Home, args: OutputArgs) -> Result<()> {
     show(home, ask_any(home, &[])?, args)
@@ -48,10 +52,11 @@ fn explanation(flow: &Flow) -> String {
         ("idle", time(flow.idle_ms / 1_000)),
         ("because", flow.why.clone()),
     ];
+    let answered = (!flow.answered).then(|| ("answered", UNANSWERED.to_owned()));
     let level = level(flow).map(|level| ("level", level));
     let queue = queue(flow).map(|queue| ("waits", queue));
     let mut text = format!("{}\n", flow.tuple);
-    for (name, value) in lines.into_iter().chain(queue).chain(level) {
+    for (name, value) in lines.into_iter().chain(answered).chain(queue).chain(level) {
         text.push_str(&format!("{INDENT}{name:<9}  {value}\n"));
     }
     text

@@ -25,6 +25,7 @@ fn flow(state: &str, held_bytes: u64, idle_ms: u64, ends: (&str, &str), why: &st
         owed_bytes: 0,
         state: state.to_owned(),
         stage: "established".to_owned(),
+        answered: true,
         idle_ms,
         why: why.to_owned(),
     }
@@ -93,6 +94,15 @@ fn it_is_explained_how_long_its_packets_may_wait() {
     let waits = "  waits      62.5 KB at the tunnel's entry; told to slow down after 1200 ms above \
                  390 ms\n";
     assert!(explanation(&bulk).ends_with(waits), "{}", explanation(&bulk));
+}
+
+#[test]
+fn it_is_explained_that_nobody_answers() {
+    let mut opening = flow("normal", 0, 0, V4, "carried");
+    assert!(!explanation(&opening).contains("answered"));
+    opening.answered = false;
+    let text = explanation(&opening);
+    assert!(text.contains("  answered   no; if nothing else answers either, run"), "{text}");
 }
 
 #[test]
