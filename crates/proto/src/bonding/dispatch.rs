@@ -299,10 +299,10 @@ impl Bonding {
         for path in tunnel.paths.iter_to_send() {
             let way = ways.iter().find(|way| way.path == path.id).filter(|_| waits);
             *is_closed |= way.is_some_and(|way| !way.is_open());
-            path.was_wanted = way.is_some_and(|way| {
+            path.set_wanted(way.is_some_and(|way| {
                 let has_turn = way.next_at > now && !entry.is_empty();
                 !way.is_open() || way.waiting > 0 || has_turn
-            });
+            }));
         }
     }
 

@@ -10,7 +10,7 @@ use super::Bonding;
 use crate::flow::rules::Assist;
 use crate::flow::{Assists, Flows};
 use crate::multipath::Mode;
-use crate::path::{Health, Path, PathId};
+use crate::path::{Path, PathId};
 use crate::time::Instant;
 use crate::tunnel::{Context, Side, Tunnel};
 
@@ -53,7 +53,7 @@ impl Bonding {
             let Some(path) = tunnel.paths.get_mut(id) else { continue };
             path.probes.say_anew(cx.now);
             let settled = path.mtu.is_settled();
-            if path.health != Health::Gone {
+            if !path.is_gone() {
                 tunnel.ask(cx, id);
             }
             if !settled {

@@ -7,8 +7,9 @@
 pub mod mtu;
 pub(crate) mod offload;
 pub mod probe;
+mod state;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::congestion::Controller;
 use crate::id::{LinkId, Transport};
@@ -25,9 +26,9 @@ use crate::wire::frame::Feedback;
 use mtu::MtuSearch;
 use offload::Offload;
 use probe::{Answer, Probes};
+use state::State;
+pub use state::{Health, Trust};
 
-/// What may be sent to an unproven address for each byte that came from it (RFC 9000, 8.1).
-pub(crate) const AMPLIFICATION: u64 = 3;
 /// Silence for this long beyond three round trips, while an answer is owed, means that the path
 /// carries nothing.
 pub(crate) const SILENCE_GRACE: Duration = Duration::from_millis(200);
@@ -39,40 +40,6 @@ pub const PATHS_MAX: usize = 16;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathId(pub u32);
 
-/// How far the other end of a path is trusted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trust {
-    /// Somebody answered a challenge there, or only the peer could have sent from there.
-    Proven,
-    /// An address that this node chose itself: it may be sent to, but has not answered yet.
-    Chosen,
-    /// An address that a datagram came from: it gets three times what it sent.
-    Claimed {
-        /// Bytes received from it.
-        received: u64,
-        /// Bytes sent to it.
-        sent: u64,
-        /// The path whose lane the datagram arrived by, when it was not a fresh one: if that path
-        /// still answers, the change was forged.
-        instead_of: Option<PathId>,
-    },
-}
-
-/// Whether a path carries data, as far as its answers tell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Health {
-    /// Nothing is owed, or answers come in time.
-    Good,
-    /// Answers are overdue since the given moment.
-    Silent {
-        /// When the silence was noticed.
-        since: Instant,
-    },
-    /// Given up: its address is gone, or the peer says so. A gateway that hears of it again takes
-    /// it back.
-    Gone,
-}
-
 /// A path of one peer.
 #[derive(Clone, Debug)]
 pub struct Path {
@@ -82,55 +49,50 @@ pub struct Path {
     pub route: Route,
     /// The local link, where this node chose it.
     pub link: Option<LinkId>,
-    /// How far its other end is trusted.
-    pub trust: Trust,
-    /// Whether it carries data.
-    pub health: Health,
     /// Its round-trip time.
     pub rtt: Rtt,
     /// How much longer than need be what this end sends is on its way.
     pub delay: Delay,
-    /// Bytes sent by it that arrived, under whatever keys, UDP payload.
-    arrived: u64,
     /// What arrives at the other end, and here.
     pub rates: (Rate, Rate),
     /// How much it may carry now, while data is shared among several paths.
     pub congestion: Option<Box<Controller>>,
-    /// Since when it carries a share, or does not.
-    pub shared_since: Instant,
-    /// Something waited for it when it was looked at last: if that leaves later than its pace
-    /// allows, a timer was late, or as much was on its way as may be.
-    pub was_wanted: bool,
     /// The datagram size that it carries.
     pub mtu: MtuSearch,
     /// How runs of datagrams are sent by it.
     pub(crate) offload: Offload,
     /// Its challenges.
     pub probes: Probes,
-    /// When it was first thought of.
-    pub since: Instant,
-    /// When the next probe of its MTU is due.
-    pub mtu_due: Option<Instant>,
-    /// When an authentic datagram last came by it.
-    pub heard_at: Option<Instant>,
-    /// When it was heard of again after a silence in both directions.
-    pub returned_at: Option<Instant>,
-    /// When anything last left by it.
-    pub sent_at: Option<Instant>,
-    /// Whether the peer asked to use it.
-    pub preferred_by_peer: bool,
-    /// The local address as the peer saw it differs from the local one: there is a NAT.
-    pub natted: bool,
-    /// Bytes sent and received, UDP payload.
-    pub traffic: (u64, u64),
+    state: State,
+    /// Bytes sent by it that arrived, under whatever keys, UDP payload.
+    arrived: u64,
+    shared_since: Instant,
+    was_wanted: bool,
+    since: Instant,
+    mtu_due: Option<Instant>,
+    heard_at: Option<Instant>,
+    returned_at: Option<Instant>,
+    sent_at: Option<Instant>,
+    preferred_by_peer: bool,
+    natted: bool,
+    counts: Counts,
+}
+
+/// What went by a path so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Bytes sent, UDP payload.
+    pub(crate) sent: u64,
+    /// Bytes received, UDP payload.
+    pub(crate) received: u64,
     /// Inner packets that were too large for the path and left in pieces.
-    pub split: u64,
+    pub(crate) split: u64,
     /// Inner packets sent by it again: lost by this path or another, or owed to one that died.
-    pub retransmitted: u64,
+    pub(crate) retransmitted: u64,
     /// Bytes of copies that left by it of what is of no use late, frame headers included.
-    pub copied: u64,
+    pub(crate) copied: u64,
     /// What told the peer what had arrived, and nothing else.
-    pub reports: Reports,
+    pub(crate) reports: Reports,
 }
 
 impl Path {
@@ -146,21 +108,20 @@ impl Path {
             id,
             route,
             link,
-            trust,
-            health: Health::Good,
             rtt: Rtt::default(),
             delay: Delay::default(),
-            arrived: 0,
             rates: (Rate::default(), Rate::default()),
             congestion: None,
-            shared_since: since,
-            was_wanted: false,
             mtu: match route.socket.transport() {
                 Transport::Udp => MtuSearch::default(),
                 Transport::Stream => MtuSearch::of_stream(),
             },
             offload: Offload::default(),
             probes: Probes::default(),
+            state: State::new(trust),
+            arrived: 0,
+            shared_since: since,
+            was_wanted: false,
             since,
             mtu_due: None,
             heard_at: None,
@@ -168,11 +129,7 @@ impl Path {
             sent_at: None,
             preferred_by_peer: false,
             natted: false,
-            traffic: (0, 0),
-            split: 0,
-            retransmitted: 0,
-            copied: 0,
-            reports: Reports::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -188,25 +145,50 @@ impl Path {
         (self.link, local)
     }
 
+    /// How far its other end is trusted.
+    pub const fn trust(&self) -> Trust {
+        self.state.trust
+    }
+
+    /// Whether it carries data.
+    pub const fn health(&self) -> Health {
+        self.state.health
+    }
+
     /// Whether `len` bytes may be sent now, in one datagram or in several: always, except to a
     /// claimed address.
-    pub fn allows(&self, len: usize) -> bool {
-        match self.trust {
-            Trust::Proven | Trust::Chosen => true,
-            Trust::Claimed { received, sent, .. } => {
-                len as u64 <= (received * AMPLIFICATION).saturating_sub(sent)
-            }
-        }
+    pub const fn allows(&self, len: usize) -> bool {
+        self.state.allows(len)
     }
 
     /// Whether the path may carry originals.
     pub(crate) const fn is_proven(&self) -> bool {
-        matches!(self.trust, Trust::Proven)
+        matches!(self.state.trust, Trust::Proven)
+    }
+
+    /// Whether somebody claimed to be there, and nothing proves it.
+    pub(crate) const fn is_claimed(&self) -> bool {
+        matches!(self.state.trust, Trust::Claimed { .. })
+    }
+
+    /// Whether nothing is owed, or answers come in time.
+    pub(crate) const fn is_good(&self) -> bool {
+        matches!(self.state.health, Health::Good)
+    }
+
+    /// Whether an answer is overdue.
+    pub(crate) const fn is_silent(&self) -> bool {
+        matches!(self.state.health, Health::Silent { .. })
+    }
+
+    /// Whether it is given up.
+    pub(crate) const fn is_gone(&self) -> bool {
+        matches!(self.state.health, Health::Gone)
     }
 
     /// Whether data may go by it now: it is proven, and answers.
-    pub(crate) fn is_able(&self) -> bool {
-        self.is_proven() && self.health == Health::Good
+    pub(crate) const fn is_able(&self) -> bool {
+        self.is_proven() && self.is_good()
     }
 
     /// Whether it carries a share of the data.
@@ -216,8 +198,8 @@ impl Path {
 
     /// Records that a datagram of `len` bytes left which carries feedback and nothing else.
     pub const fn reported(&mut self, len: usize) {
-        self.reports.datagrams += 1;
-        self.reports.bytes += len as u64;
+        self.counts.reports.datagrams += 1;
+        self.counts.reports.bytes += len as u64;
     }
 
     /// Records that `len` bytes left.
@@ -226,10 +208,33 @@ impl Path {
         if let Some(congestion) = &mut self.congestion {
             congestion.sent(now, len);
         }
-        self.traffic.0 += len as u64;
-        if let Trust::Claimed { sent, .. } = &mut self.trust {
-            *sent += len as u64;
-        }
+        self.counts.sent += len as u64;
+        self.state.sent(len);
+    }
+
+    /// A keepalive left, and the next one is due an interval later.
+    pub(crate) const fn kept_alive(&mut self, now: Instant) {
+        self.sent_at = Some(now);
+    }
+
+    /// An inner packet leaves by it in pieces.
+    pub(crate) const fn note_split(&mut self) {
+        self.counts.split += 1;
+    }
+
+    /// An inner packet leaves by it again.
+    pub(crate) const fn note_retransmitted(&mut self) {
+        self.counts.retransmitted += 1;
+    }
+
+    /// A copy of `len` bytes leaves by it.
+    pub(crate) const fn note_copied(&mut self, len: usize) {
+        self.counts.copied += len as u64;
+    }
+
+    /// What went by it so far.
+    pub(crate) const fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Something comes: if nothing had come for as long as an answer may take, the path returns.
@@ -262,11 +267,9 @@ impl Path {
     /// Records an authentic datagram of `len` bytes that arrived at `came_at`.
     pub fn heard(&mut self, now: Instant, came_at: Instant, len: usize) {
         self.heard_at = Some(now);
-        self.traffic.1 += len as u64;
-        self.rates.1.sample(now, came_at.wrapping_micros(), self.traffic.1);
-        if let Trust::Claimed { received, .. } = &mut self.trust {
-            *received += len as u64;
-        }
+        self.counts.received += len as u64;
+        self.rates.1.sample(now, came_at.wrapping_micros(), self.counts.received);
+        self.state.received(len);
     }
 
     /// The peer tells what arrived of what this end sent by it, and so many bytes are still on
@@ -294,21 +297,19 @@ impl Path {
     /// Whether it is silent, but not for long: a few answers were lost, perhaps, or the last of
     /// what there was to send.
     pub(crate) fn may_return(&self, now: Instant) -> bool {
-        let Health::Silent { since } = self.health else { return false };
+        let Health::Silent { since } = self.state.health else { return false };
         now.saturating_since(since) < self.patience()
     }
 
     /// An answer has come by it: if it was silent, it carries again; after a short silence as much
     /// as before (the idea of RFC 4015), after a long one a round trip of that at first.
     pub fn answers(&mut self, now: Instant) {
-        if !matches!(self.health, Health::Silent { .. }) {
-            return;
-        }
         let is_as_before = self.may_return(now);
-        if let Some(congestion) = self.congestion.as_mut().filter(|_| !is_as_before) {
+        if self.state.move_from_silent()
+            && let Some(congestion) = self.congestion.as_mut().filter(|_| !is_as_before)
+        {
             congestion.lost_all(now);
         }
-        self.health = Health::Good;
     }
 
     /// Data is shared with it from now on, or no more.
@@ -323,9 +324,9 @@ impl Path {
     /// Takes the answer to a challenge: the address is proven and the path carries data.
     pub fn proved(&mut self, now: Instant, answer: Answer) {
         self.rtt.sample(answer.elapsed, Duration::ZERO);
-        self.trust = Trust::Proven;
+        self.move_to_proven();
         let small = answer.size < self.mtu.datagram() && self.mtu.datagram() > BASE_DATAGRAM;
-        if small && matches!(self.health, Health::Silent { .. }) {
+        if small && self.is_silent() {
             // Only the small get through: the path may have shrunk.
             self.doubt_mtu(now);
         }
@@ -348,10 +349,116 @@ impl Path {
 
     /// The peer sends by a path that was said to be gone: by somebody else's doing it was taken for
     /// another, and it is there.
-    pub(crate) fn speaks_again(&mut self) {
-        if self.health == Health::Gone {
-            self.health = Health::Good;
+    pub(crate) const fn move_from_gone(&mut self) {
+        self.state.move_from_gone();
+    }
+
+    /// Somebody answered there, or only the peer could have sent from there.
+    pub(crate) const fn move_to_proven(&mut self) {
+        self.state.move_to_proven();
+    }
+
+    /// An answer is overdue: whatever it was asked before was about something else.
+    pub(crate) fn move_to_silent(&mut self, now: Instant) {
+        self.state.move_to_silent(now);
+        self.probes.stop();
+        if self.congestion.is_some() {
+            self.probes.start_eagerly(now, &self.rtt);
         }
+    }
+
+    /// Its address is gone, or the peer says that it is not there.
+    pub(crate) const fn move_to_gone(&mut self) {
+        self.state.move_to_gone();
+    }
+
+    /// It leads to `remote` from now on, where nobody has answered yet.
+    pub(crate) fn move_to(&mut self, now: Instant, remote: SocketAddr) {
+        self.route.remote = remote;
+        self.state.move_to_chosen();
+        (self.since, self.heard_at) = (now, None);
+        self.probes = Probes::default();
+    }
+
+    /// When it was first thought of, or led elsewhere.
+    pub(crate) const fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// When an authentic datagram last came by it.
+    pub(crate) const fn heard_at(&self) -> Option<Instant> {
+        self.heard_at
+    }
+
+    /// When anything last left by it.
+    pub(crate) const fn sent_at(&self) -> Option<Instant> {
+        self.sent_at
+    }
+
+    /// When it was heard of again after a silence in both directions.
+    pub(crate) const fn returned_at(&self) -> Option<Instant> {
+        self.returned_at
+    }
+
+    /// Its return is long enough ago that nothing follows from it any more.
+    pub(crate) const fn forget_return(&mut self) {
+        self.returned_at = None;
+    }
+
+    /// Since when it carries a share, or does not.
+    pub(crate) const fn shared_since(&self) -> Instant {
+        self.shared_since
+    }
+
+    /// Whether something waited for it when it was looked at last: if that leaves later than its
+    /// pace allows, a timer was late, or as much was on its way as may be.
+    pub(crate) const fn was_wanted(&self) -> bool {
+        self.was_wanted
+    }
+
+    /// Something waits for it, or nothing does.
+    pub(crate) const fn set_wanted(&mut self, wanted: bool) {
+        self.was_wanted = wanted;
+    }
+
+    /// When the next probe of its MTU is due.
+    pub(crate) const fn mtu_due(&self) -> Option<Instant> {
+        self.mtu_due
+    }
+
+    /// The next probe of its MTU is due then.
+    pub(crate) const fn set_mtu_due(&mut self, due: Option<Instant>) {
+        self.mtu_due = due;
+    }
+
+    /// Whether the peer asked to use it.
+    pub(crate) const fn is_preferred(&self) -> bool {
+        self.preferred_by_peer
+    }
+
+    /// The peer asks to use it, or another.
+    pub(crate) const fn set_preferred(&mut self, preferred: bool) {
+        self.preferred_by_peer = preferred;
+    }
+
+    /// Whether there is a NAT: the peer saw another address than the local one.
+    pub(crate) const fn is_natted(&self) -> bool {
+        self.natted
+    }
+
+    /// The peer saw its local address as `observed`.
+    pub(crate) fn note_observed(&mut self, observed: SocketAddr) {
+        self.natted = self.route.local.is_some_and(|local| local != observed.ip());
+    }
+
+    /// A handshake was answered by it.
+    pub(crate) fn note_handshake(&mut self, now: Instant, sent_at: Instant) {
+        self.move_to_proven();
+        self.move_from_gone();
+        self.answers(now);
+        self.heard_at = Some(now);
+        self.probes.stop();
+        self.rtt.sample(now.saturating_since(sent_at), Duration::ZERO);
     }
 
     /// How long an answer may be owed before the path counts as silent.

@@ -9,7 +9,7 @@ use crate::flow::Verdict;
 use crate::flow::live::Came;
 use crate::multipath::reorder::{HOLD_MAX, Taken};
 use crate::outbox::REST;
-use crate::path::{Health, Path};
+use crate::path::Path;
 use crate::session::epochs::Standing;
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
@@ -149,7 +149,7 @@ impl Peer {
     /// The same where nothing came too late. One that stands by, as a satellite's may, is not what
     /// repairs come by.
     fn usual_gap_time(&self) -> Duration {
-        let good = || self.tunnel.paths.iter().filter(|path| path.health == Health::Good);
+        let good = || self.tunnel.paths.iter().filter(|path| path.is_good());
         let longest_of = |carries: fn(&&Path) -> bool| {
             good().filter(carries).filter_map(|path| path.rtt.measured()).max()
         };

@@ -152,7 +152,7 @@ impl Peer {
             (None, _) if self.tunnel.rests() => PeerState::Resting,
             (None, _) => PeerState::Unestablished,
             (Some(_), None) => PeerState::Suspended,
-            (Some(_), Some(path)) => match (path.health, path.trust) {
+            (Some(_), Some(path)) => match (path.health(), path.trust()) {
                 (Health::Good, Trust::Proven) => PeerState::Up,
                 (Health::Good, _) => PeerState::Moving,
                 (Health::Silent { .. } | Health::Gone, _) => PeerState::Suspended,
@@ -220,7 +220,7 @@ impl Peer {
     /// Gateway: a path that the peer gave up carries nothing. Who repeats the peer's word from an
     /// address of his own can make that the one in use; any other that carries takes its place.
     pub(super) fn leave_gone(&mut self, cx: &mut Context<'_>) {
-        let gone = self.tunnel.paths.active().is_some_and(|path| path.health == Health::Gone);
+        let gone = self.tunnel.paths.active().is_some_and(|path| path.is_gone());
         if self.tunnel.at_gateway()
             && gone
             && let Some(id) = self.tunnel.plan().best_proven(None)

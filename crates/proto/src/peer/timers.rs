@@ -155,7 +155,7 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Mtu,
-        |p, _| p.first_path(|path| path.mtu_due),
+        |p, _| p.first_path(|path| path.mtu_due()),
         |p, cx| p.tunnel.search_mtus_due(cx),
     ),
     timer(Reason::Feedback, |p, _| p.tunnel.feedback_due(), |p, cx| p.tunnel.report_due(cx)),

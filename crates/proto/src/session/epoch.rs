@@ -14,7 +14,7 @@ use crate::multipath::Numbers;
 use crate::multipath::reorder::Reorder;
 use crate::outbox::{Route, RunSeal};
 use crate::pack::fragment::Reassembly;
-use crate::path::{Health, Path, PathId, Trust};
+use crate::path::{Path, PathId, Trust};
 use crate::policy;
 use crate::session::control::ControlReceiver;
 use crate::session::space::{RxSpace, TxSpace};
@@ -239,11 +239,11 @@ impl Epoch {
     /// How many indices `path` must leave.
     fn kept_from(&self, path: &Path) -> usize {
         let (to, origin) = (path.route.remote, self.origin);
-        if path.health == Health::Good {
-            let is_rebound = matches!(path.trust, Trust::Claimed { instead_of: Some(_), .. });
+        if path.is_good() {
+            let is_rebound = matches!(path.trust(), Trust::Claimed { instead_of: Some(_), .. });
             return if is_rebound && !self.initiator { INDICES_FOR_NEW_LANES } else { 0 };
         }
-        if path.trust == Trust::Chosen {
+        if path.trust() == Trust::Chosen {
             return INDICES_FOR_HEARD; // it may lead there, but by a link that never answered
         }
         let by_stream = origin.socket.transport() == Transport::Stream;
@@ -435,7 +435,7 @@ impl Epoch {
             self.parked.remove(0);
         }
         // A network that disappears may return as another network with the same addresses.
-        let is_unheard = path.heard_at.is_none() && path.health != Health::Gone;
+        let is_unheard = path.heard_at().is_none() && !path.is_gone();
         let unheard = path.link.zip(path.route.local).filter(|_| is_unheard);
         self.parked.push(Parked { route: path.route, unheard, lane });
     }

@@ -68,7 +68,7 @@ fn left_by_silent(epoch: &mut Epoch, places: impl Fn(u16) -> SocketAddr) -> usiz
         let route = Route { remote: places(port), ..epoch.origin };
         let id = PathId(100 + u32::from(port));
         let mut path = Path::new(id, route, None, epoch.since, Trust::Proven);
-        path.health = Health::Silent { since: epoch.since };
+        path.move_to_silent(epoch.since);
         if epoch.has_lane_for(&path) {
             assert!(epoch.lane(&path).is_some());
         }

@@ -13,7 +13,7 @@ use super::connector::Candidate;
 use super::{Context, Event, Side, Tunnel};
 use crate::id::Transport;
 use crate::outbox::Route;
-use crate::path::{Health, Path};
+use crate::path::Path;
 use crate::session::index::EpochId;
 use crate::wire::control::{ADDRESSES_MAX, Control, Prefix};
 
@@ -125,7 +125,7 @@ impl Tunnel {
             path.route.remote == target.remote
                 && path.link == Some(target.link)
                 && path.route.local == Some(target.local)
-                && path.health != Health::Gone
+                && !path.is_gone()
                 && path.transport() == Transport::Udp
         };
         let there = self.paths.iter().find(to_it).map(|path| (path.id, path.is_able()));

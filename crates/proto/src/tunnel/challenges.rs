@@ -12,7 +12,7 @@ use crate::error::DropReason;
 use crate::id::{LinkId, PathSerial};
 use crate::outbox::Route;
 use crate::path::probe::Answer;
-use crate::path::{Health, Path, PathId, Trust};
+use crate::path::{Path, PathId, Trust};
 use crate::session::epochs::Standing;
 use crate::session::index::Lead;
 use crate::wire::frame::{Challenge, Frame, Response};
@@ -44,10 +44,10 @@ impl Tunnel {
                 self.reach_changed = true;
             }
             if newest && latest && matches!(self.side, Side::Gateway { .. }) {
-                path.speaks_again();
+                path.move_from_gone();
             }
             if answered {
-                path.trust = Trust::Proven;
+                path.move_to_proven();
             }
             let (id, proven) = (path.id, path.is_proven());
             if fresh && proven {
@@ -95,7 +95,7 @@ impl Tunnel {
             .paths
             .iter()
             .filter(|path| path.probes.asking_since().is_none())
-            .filter_map(|path| match path.trust {
+            .filter_map(|path| match path.trust() {
                 Trust::Claimed { instead_of, .. } => Some((path.id, instead_of)),
                 Trust::Proven | Trust::Chosen => None,
             })
@@ -148,9 +148,9 @@ impl Tunnel {
     ) {
         let Some(id) = path else { return };
         if let Some(path) = self.paths.get_mut(id) {
-            path.speaks_again();
+            path.move_from_gone();
         }
-        let meant = match self.paths.get(id).map(|path| path.trust) {
+        let meant = match self.paths.get(id).map(|path| path.trust()) {
             Some(Trust::Claimed { instead_of: Some(before), .. }) => [id, before],
             Some(_) | None => [id, id],
         };
@@ -163,12 +163,12 @@ impl Tunnel {
             .map(|path| path.id)
             .collect();
         for path in self.paths.iter_mut() {
-            path.preferred_by_peer = path.id == id;
+            path.set_preferred(path.id == id);
             if abandon_others && others.contains(&path.id) {
-                path.health = Health::Gone;
+                path.move_to_gone();
             }
         }
-        let carries = |path: &Path| path.is_proven() && path.health != Health::Gone;
+        let carries = |path: &Path| path.is_proven() && !path.is_gone();
         if self.paths.get(id).is_some_and(carries) {
             self.activate(cx, id);
         }
@@ -190,17 +190,17 @@ impl Tunnel {
         let Some(answer) = path.probes.answered(cx.now, response.token, route.remote) else {
             return;
         };
-        let (id, before) = (path.id, path.trust);
+        let (id, before) = (path.id, path.trust());
         if let Side::Client(connector) = &mut self.side {
             connector.note_answer(path.link, path.route.local);
         }
-        let was_silent = matches!(path.health, Health::Silent { .. });
+        let was_silent = path.is_silent();
         path.proved(cx.now, answer);
         if matches!(self.side, Side::Gateway { .. }) {
-            path.speaks_again();
+            path.move_from_gone();
         }
         self.reach_changed = true;
-        path.natted = path.route.local.is_some_and(|local| local != response.observed.ip());
+        path.note_observed(response.observed);
         if self.paths.active_id() == Some(id)
             && let Side::Client(connector) = &mut self.side
         {
@@ -217,7 +217,7 @@ impl Tunnel {
             self.replace_path(cx, old, id);
         }
         let Some(path) = self.paths.get(id) else { return };
-        let (preferred, good) = (path.preferred_by_peer, path.health == Health::Good);
+        let (preferred, good) = (path.is_preferred(), path.is_good());
         let settled = path.mtu.is_settled();
         let is_active_able = self.paths.active().is_some_and(Path::is_able);
         if preferred || (good && (self.plan().is_better(id) || !is_active_able)) {
@@ -239,9 +239,9 @@ impl Tunnel {
 
     /// An address that still answers, after another was claimed in its place, was never left.
     fn drop_forged(&mut self, cx: &mut Context<'_>, id: PathId, answer: Answer) {
-        let forged = |path: &&Path| match path.trust {
+        let forged = |path: &&Path| match path.trust() {
             Trust::Claimed { instead_of, .. } => {
-                instead_of == Some(id) && answer.asked_at >= path.since
+                instead_of == Some(id) && answer.asked_at >= path.since()
             }
             Trust::Proven | Trust::Chosen => false,
         };
@@ -259,13 +259,13 @@ impl Tunnel {
             }
         }
         let was_active = self.paths.active_id() == Some(old);
-        let preferred = self.paths.get(old).is_some_and(|path| path.preferred_by_peer);
+        let preferred = self.paths.get(old).is_some_and(|path| path.is_preferred());
         let before = self.paths.get_mut(old).map(|path| {
-            path.health = Health::Gone;
+            path.move_to_gone();
             (path.route.remote.ip(), path.congestion.take())
         });
         if let Some(path) = self.paths.get_mut(new) {
-            path.preferred_by_peer |= preferred;
+            path.set_preferred(path.is_preferred() || preferred);
             if let Some((ip, Some(controller))) = before {
                 path.set_shared(cx.now, true);
                 self.replaced_at = Some(cx.now);
@@ -294,7 +294,7 @@ impl Tunnel {
         if let Some(id) = lane.map(|lane| lane.path).filter(|&id| Some(id) != by)
             && let Some(path) = self.paths.get_mut(id)
         {
-            path.health = Health::Gone;
+            path.move_to_gone();
         }
     }
 }

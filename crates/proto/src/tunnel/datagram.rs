@@ -107,7 +107,7 @@ impl Tunnel {
         if !carrier.allows(whole.len() + count * (OVERHEAD + frame::FRAGMENT_OVERHEAD)) {
             return Err(DropReason::Amplification); // a piece without the others is worth nothing
         }
-        carrier.split += 1;
+        carrier.note_split();
         let (found, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
         let packet_id = found.next_fragment();
         for (index, range) in fragment::pieces(whole.len(), room) {
@@ -273,8 +273,9 @@ pub(crate) fn draft_datagram(
 /// Something leaves, be it data or not: where the path could have carried something before, and
 /// there was nothing, its rate says nothing of what it carries.
 fn note_idle(now: Instant, path: &mut Path, lane: &mut TxSpace) {
+    let was_wanted = path.was_wanted();
     if let Some(controller) = &mut path.congestion
-        && !path.was_wanted
+        && !was_wanted
         && controller.next_at() + IDLE + controller.turns_late() < now
     {
         lane.flight.limited();

@@ -109,7 +109,7 @@ impl Tunnel {
         self.heard_at = cx.now;
         let path = self.path_of_answer(cx, route, attempt.candidate.link, attempt.sent_at);
         if let Some(path) = self.paths.get_mut(path) {
-            path.natted = route.local.is_some_and(|local| local != welcome.observed.ip());
+            path.note_observed(welcome.observed);
         }
         self.forget_gone(cx);
         Some(Installed { path, first, took: cx.now.saturating_since(started) })
@@ -148,12 +148,7 @@ impl Tunnel {
         // One that was only begun, as after a move, may lead nowhere; this one was just answered.
         let is_active_able = self.paths.active().is_some_and(Path::is_able);
         if let Some(path) = self.paths.get_mut(id) {
-            path.trust = Trust::Proven;
-            path.speaks_again();
-            path.answers(cx.now);
-            path.heard_at = Some(cx.now);
-            path.probes.stop();
-            path.rtt.sample(cx.now.saturating_since(sent_at), Duration::ZERO);
+            path.note_handshake(cx.now, sent_at);
         }
         if !is_active_able {
             self.paths.activate(id);

@@ -7,7 +7,7 @@ use super::datagram::Load;
 use super::{Context, Tunnel};
 use crate::id::{PathSerial, Transport};
 use crate::outbox::Draft;
-use crate::path::{Health, Path, PathId, Trust};
+use crate::path::{Path, PathId};
 use crate::recovery::flight::{KeptFrame, News};
 use crate::recovery::segmented::Evidence;
 use crate::session::epochs::Standing;
@@ -63,8 +63,7 @@ impl Tunnel {
             }
         }
         for (epoch, path, report, declines) in reports {
-            let usable =
-                |id: &PathId| self.paths.get(*id).is_some_and(|p| p.health != Health::Gone);
+            let usable = |id: &PathId| self.paths.get(*id).is_some_and(|p| !p.is_gone());
             let own = path.filter(usable);
             let Some(path) = own.or(fallback) else { continue };
             let fill = |draft: &mut Draft<'_>| Frame::Feedback(report).emit(draft.frames());
@@ -79,11 +78,11 @@ impl Tunnel {
 
     /// Sends the probes of the largest datagram that are due.
     pub(crate) fn search_mtus_due(&mut self, cx: &mut Context<'_>) {
-        let due = |path: &&Path| path.mtu_due.is_some_and(|due| due <= cx.now);
+        let due = |path: &&Path| path.mtu_due().is_some_and(|due| due <= cx.now);
         let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
         for id in due {
             if let Some(path) = self.paths.get_mut(id) {
-                path.mtu_due = None;
+                path.set_mtu_due(None);
             }
             self.search_mtu(cx, id);
         }
@@ -101,12 +100,12 @@ impl Tunnel {
         let Some(path) = path.and_then(|id| self.paths.get_mut(id)) else { return false };
         path.note_return(cx.now);
         path.heard(cx.now, came_at, len);
-        if matches!(path.health, Health::Silent { .. }) {
+        if path.is_silent() {
             // The peer gets through: perhaps this end does again.
             path.probes.start(cx.now, &path.rtt.clone());
             path.probes.hurry(cx.now);
         }
-        path.health == Health::Good && path.trust == Trust::Proven
+        path.is_good() && path.is_proven()
     }
 
     /// The peer tells what arrived under the keys of `epoch`, in a datagram that came at `came_at`;
@@ -147,10 +146,7 @@ impl Tunnel {
         }
         let declines = lane.flight.takes_decline();
         let policed = path.congestion.as_mut().and_then(|it| it.takes_policed());
-        if news.is_some()
-            && matches!(path.health, Health::Silent { .. })
-            && path.trust == Trust::Proven
-        {
+        if news.is_some() && path.is_silent() && path.is_proven() {
             path.answers(cx.now);
             path.probes.stop();
         }
@@ -158,10 +154,10 @@ impl Tunnel {
         // frames gain nothing by it, and an idle session must stay silent.
         let is_worth_it = |delivered| !path.mtu.is_settled() || delivered >= BASE_DATAGRAM as u64;
         if news.is_some_and(|news| is_worth_it(news.delivered))
-            && path.mtu_due.is_none()
+            && path.mtu_due().is_none()
             && path.mtu.wants_probe(cx.now)
         {
-            path.mtu_due = Some(cx.now);
+            path.set_mtu_due(Some(cx.now));
         }
         let told = Told { path: path.id, follows, declines, policed, lost };
         if let Some(News { delivered, lost, .. }) = news {

@@ -17,7 +17,7 @@ use super::{Context, Side, Tunnel};
 use crate::error::DropReason;
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
-use crate::path::{Health, Path, PathId, Trust};
+use crate::path::{Path, PathId};
 use crate::session::index::Lead;
 use crate::time::{Duration, Instant};
 use crate::wire::frame::{Echo, Frame, Response};
@@ -113,11 +113,11 @@ impl Tunnel {
     /// When a client behind a NAT must send something by `path`, the one in use.
     pub(crate) fn keepalive_due(&self, least: Option<Duration>, path: &Path) -> Option<Instant> {
         let Side::Client(connector) = &self.side else { return None };
-        let wanted = path.natted && self.paths.active_id() == Some(path.id);
-        if !wanted || path.health != Health::Good {
+        let wanted = path.is_natted() && self.paths.active_id() == Some(path.id);
+        if !wanted || !path.is_good() {
             return None;
         }
-        Some(path.sent_at? + connector.nat.interval(least?))
+        Some(path.sent_at()? + connector.nat.interval(least?))
     }
 
     /// When an answer stays away for too long: to a keepalive, or to a question about the NAT.
@@ -164,7 +164,7 @@ impl Tunnel {
         let epoch = self.epochs.current.as_ref().filter(|_| !slept);
         let index = epoch.and_then(|epoch| epoch.keepalive_index(id));
         let Some(path) = self.paths.get_mut(id) else { return };
-        path.sent_at = Some(cx.now); // not before the next interval again
+        path.kept_alive(cx.now); // not before the next interval again
         let (Some((epoch, index)), Side::Client(connector)) = (epoch.zip(index), &mut self.side)
         else {
             return self.ask(cx, id);
@@ -295,7 +295,7 @@ impl Tunnel {
         let Some(test) = nat.test.take_if(asked) else { return false };
         // Whatever else was sent since kept the mapping alive: then the question is open, and
         // asked again once.
-        let sent_at = self.paths.get(id).and_then(|path| path.sent_at);
+        let sent_at = self.paths.get(id).and_then(|path| path.sent_at());
         let asked_at = test.late - GRACE - test.length;
         let clean = sent_at.is_none_or(|sent| sent <= asked_at);
         let tries = if clean { 0 } else { test.tries + 1 };
@@ -345,7 +345,7 @@ impl Tunnel {
         let tested = connector.nat.test.as_ref().map(|test| test.path);
         self.paths.active().is_some_and(|path| {
             let same = connector.nat.of == path.link.zip(path.route.local);
-            path.natted && same && tested != Some(path.id)
+            path.is_natted() && same && tested != Some(path.id)
         })
     }
 
@@ -393,7 +393,7 @@ impl Tunnel {
     /// Gateway: the answer that is due.
     pub(crate) fn send_echo(&mut self, cx: &mut Context<'_>) {
         let Some(echo) = self.echo.take_if(|echo| echo.due <= cx.now) else { return };
-        let proven = |path: &Path| path.trust == Trust::Proven && path.health != Health::Gone;
+        let proven = |path: &Path| path.is_proven() && !path.is_gone();
         if self.paths.get(echo.path).is_some_and(proven)
             && let Err(reason) = self.send_frame(cx, echo.path, &Frame::Response(echo.response), 0)
         {

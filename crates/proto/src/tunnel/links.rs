@@ -13,7 +13,7 @@ use super::trust::Distrust;
 use super::{Context, Link, Side, StreamTo, Tunnel};
 use crate::id::{SocketId, Transport};
 use crate::path::probe::Probes;
-use crate::path::{Health, Path, PathId};
+use crate::path::{Path, PathId};
 
 impl Tunnel {
     /// Client: the usable links are these now. Paths whose link or address went are gone; with
@@ -42,13 +42,13 @@ impl Tunnel {
             self.lose_path(cx, id);
         }
         for path in self.paths.iter_mut() {
-            if matches!(path.health, Health::Silent { .. }) {
+            if path.is_silent() {
                 path.probes.hurry(cx.now);
             }
         }
         if self.epochs.current.is_none() {
             self.reconnect(cx);
-        } else if self.paths.active().is_none_or(|path| path.health == Health::Gone) {
+        } else if self.paths.active().is_none_or(|path| path.is_gone()) {
             let was_on_stream = self.paths.is_on_stream();
             self.migrate(cx);
             if was_on_stream {
@@ -60,7 +60,7 @@ impl Tunnel {
                 self.say_last_words(cx);
             }
             self.send_probes_due(cx);
-            let works = |path: &Path| path.health == Health::Good;
+            let works = |path: &Path| path.is_good();
             if !self.paths.active().is_some_and(works) {
                 self.try_elsewhere(cx);
             }
@@ -110,7 +110,7 @@ impl Tunnel {
     /// Client: data goes to a better path, if there is one: at once if it was heard of lately, else
     /// when it has answered. The one in use carries until then.
     pub(crate) fn take_better(&mut self, cx: &mut Context<'_>) {
-        let is_good = |path: &&Path| path.health == Health::Good;
+        let is_good = |path: &&Path| path.is_good();
         let better = self.plan().best_proven(None).filter(|&id| self.plan().is_better(id));
         if self.at_gateway() || self.paths.active().is_none_or(|path| !is_good(&path)) {
             return;
@@ -167,7 +167,7 @@ impl Tunnel {
         if let Side::Client(connector) = &mut self.side {
             connector.forget_socket(cx.now, socket, cx.indices);
         }
-        if !lost.is_empty() && self.paths.active().is_none_or(|path| path.health == Health::Gone) {
+        if !lost.is_empty() && self.paths.active().is_none_or(|path| path.is_gone()) {
             self.migrate(cx);
         }
         if socket.transport() == Transport::Stream {
@@ -229,7 +229,7 @@ impl Tunnel {
     /// by that one, and not by the silence that follows.
     pub(crate) fn say_last_words(&mut self, cx: &mut Context<'_>) {
         let active = self.paths.active_id().and_then(|id| self.paths.get_mut(id));
-        if let Some(path) = active.filter(|path| path.health == Health::Good) {
+        if let Some(path) = active.filter(|path| path.is_good()) {
             // At once, and again until it is answered, whatever was asked before.
             path.probes = Probes::default();
             let id = path.id;
@@ -286,7 +286,7 @@ impl Tunnel {
 
     /// There are new ways to the gateway: whoever waits for one tries them at once.
     fn try_new_ways(&mut self, cx: &mut Context<'_>) {
-        if self.paths.active().is_some_and(|path| path.health == Health::Good) {
+        if self.paths.active().is_some_and(|path| path.is_good()) {
             return;
         }
         if self.epochs.current.is_some() {

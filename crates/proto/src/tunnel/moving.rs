@@ -7,7 +7,7 @@ use super::{Context, Event, Side, Tunnel};
 use crate::id::{SocketId, Transport};
 use crate::outbox::Route;
 use crate::path::probe::Probes;
-use crate::path::{Health, Path, PathId, Trust};
+use crate::path::{Path, PathId, Trust};
 use crate::recovery::rtt::Rtt;
 use crate::time::Instant;
 use crate::wire::control::Control;
@@ -45,7 +45,7 @@ impl Tunnel {
 
     pub(crate) fn tell_moved(&self, cx: &mut Context<'_>, id: PathId) {
         if let Some(path) = self.paths.get(id) {
-            let took = cx.now.saturating_since(path.since);
+            let took = cx.now.saturating_since(path.since());
             cx.tell(Event::Moved { peer: self.key, remote: path.route.remote, took });
         }
     }
@@ -77,7 +77,7 @@ impl Tunnel {
 
     fn clean_up_after(&mut self, cx: &mut Context<'_>, path: &Path) {
         let id = path.id;
-        if path.health != Health::Good {
+        if !path.is_good() {
             for epoch in self.epochs.receiving() {
                 for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
                     self.lost.collect(cx, epoch.id, lane);
@@ -92,7 +92,7 @@ impl Tunnel {
         {
             self.activate(cx, proven);
         }
-        if path.health != Health::Good {
+        if !path.is_good() {
             self.removed.push(id);
         }
         self.close_unused_sockets(cx);
@@ -105,7 +105,7 @@ impl Tunnel {
             return;
         }
         let active = self.paths.active_id();
-        let gone = |path: &&Path| path.health == Health::Gone && Some(path.id) != active;
+        let gone = |path: &&Path| path.is_gone() && Some(path.id) != active;
         let gone: Vec<_> = self.paths.iter().filter(gone).map(|path| path.id).collect();
         for id in gone {
             self.remove_path(cx, id);
@@ -116,8 +116,7 @@ impl Tunnel {
     /// candidate or no index is left.
     pub(crate) fn open_next_path(&mut self, cx: &mut Context<'_>) -> Option<PathId> {
         let Side::Client(connector) = &self.side else { return None };
-        let usable =
-            |path: &&Path| path.health != Health::Gone && path.transport() == Transport::Udp;
+        let usable = |path: &&Path| !path.is_gone() && path.transport() == Transport::Udp;
         let taken: Vec<_> = self
             .paths
             .iter()
@@ -158,9 +157,9 @@ impl Tunnel {
 
     /// The path `id` is gone. A client notes what arrived by it, before it says where it is.
     pub(crate) fn lose_path(&mut self, cx: &Context<'_>, id: PathId) {
-        let path = self.paths.get_mut(id).filter(|path| path.health != Health::Gone);
+        let path = self.paths.get_mut(id).filter(|path| !path.is_gone());
         let Some(path) = path else { return };
-        path.health = Health::Gone;
+        path.move_to_gone();
         if let Side::Client(connector) = &mut self.side
             && let Some(epoch) = &mut self.epochs.current
         {
@@ -230,11 +229,7 @@ impl Tunnel {
     /// address would soon leave none.
     pub(crate) fn lead(&mut self, cx: &mut Context<'_>, id: PathId, way: Candidate) {
         let Some(path) = self.paths.get_mut(id) else { return };
-        path.route.remote = way.remote;
-        path.trust = Trust::Chosen;
-        path.health = Health::Good;
-        (path.since, path.heard_at) = (cx.now, None);
-        path.probes = Probes::default();
+        path.move_to(cx.now, way.remote);
         self.forgive(id);
         self.ask(cx, id);
     }
@@ -249,7 +244,7 @@ impl Tunnel {
         let useless = |path: &&Path| Some(path.id) != active && !self.plan().is_spare(path);
         let useless = self.paths.iter().filter(useless);
         let useless =
-            useless.min_by_key(|path| (path.is_able(), path.heard_at)).map(|path| path.id);
+            useless.min_by_key(|path| (path.is_able(), path.heard_at())).map(|path| path.id);
         if let Some(id) = useless {
             self.remove_path(cx, id);
         }
@@ -316,7 +311,7 @@ impl Tunnel {
     /// link is not trusted at its first word.
     pub(crate) fn distrust_silent(&mut self, now: Instant, id: PathId) {
         let (Some(from), Some(to)) = (self.paths.active(), self.paths.get(id)) else { return };
-        let silent = matches!(from.health, Health::Silent { .. });
+        let silent = from.is_silent();
         if let Some(link) = from.link.filter(|_| silent && from.link != to.link)
             && let Side::Client(connector) = &mut self.side
         {

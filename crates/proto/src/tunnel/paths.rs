@@ -118,7 +118,7 @@ impl Paths {
 
     /// Addresses that are claimed and not proven.
     pub(crate) fn claims(&self) -> usize {
-        self.list.iter().filter(|path| matches!(path.trust, Trust::Claimed { .. })).count()
+        self.list.iter().filter(|path| path.is_claimed()).count()
     }
 
     /// A name for a new path.
@@ -143,7 +143,7 @@ impl Paths {
     pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
         self.change_all();
         let given_up = if self.list.len() >= PATHS_MAX {
-            let rank = |p: &Path| (liveliness(p.health), p.heard_at);
+            let rank = |p: &Path| (liveliness(p.health()), p.heard_at());
             let spare = self.list.iter().enumerate().filter(|(_, p)| Some(p.id) != self.active);
             let place = spare.min_by_key(|(_, path)| rank(path)).map(|(place, _)| place);
             place.map(|place| self.list.remove(place))
@@ -179,12 +179,12 @@ impl Paths {
             .iter()
             .rev()
             .find(|path| {
-                let rebound = matches!(path.trust, Trust::Claimed { instead_of: Some(_), .. });
-                let claimed = matches!(path.trust, Trust::Claimed { .. });
-                claimed && path.health != Health::Gone && (rebound || path.preferred_by_peer)
+                let rebound = matches!(path.trust(), Trust::Claimed { instead_of: Some(_), .. });
+                let claimed = path.is_claimed();
+                claimed && !path.is_gone() && (rebound || path.is_preferred())
             })
             .map(|path| path.id);
-        let carries = |path: &&Path| path.health != Health::Gone;
+        let carries = |path: &&Path| !path.is_gone();
         match (self.active().filter(carries), claimed) {
             (Some(active), copy) => Some(Choice { original: active.id, copy }),
             (None, Some(claimed)) => Some(Choice { original: claimed, copy: None }),

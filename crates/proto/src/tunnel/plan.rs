@@ -57,8 +57,8 @@ impl PathPlan<'_> {
     /// Until when a path that is heard again after a silence is taken to carry without an answer.
     pub(crate) fn return_due(&self) -> Option<Instant> {
         let path = self.paths.active()?;
-        let is_silent = matches!(path.health, Health::Silent { .. });
-        path.returned_at.filter(|_| is_silent).map(|at| at + path.patience())
+        let is_silent = path.is_silent();
+        path.returned_at().filter(|_| is_silent).map(|at| at + path.patience())
     }
 
     /// Whether `id` would carry better than the path in use.
@@ -72,7 +72,7 @@ impl PathPlan<'_> {
     /// The best proven path other than `except` that carries; among equals, that heard of last.
     pub(crate) fn best_proven(&self, except: Option<PathId>) -> Option<PathId> {
         let usable = self.paths.iter().filter(|path| path.is_able() && Some(path.id) != except);
-        let best = usable.min_by_key(|path| (self.rank(path), Reverse(path.heard_at)));
+        let best = usable.min_by_key(|path| (self.rank(path), Reverse(path.heard_at())));
         best.map(|path| path.id)
     }
 
@@ -196,14 +196,14 @@ impl PathPlan<'_> {
     /// When a spare path, or one that may have nothing to carry, is to be asked whether it still
     /// could: while anybody speaks.
     pub(crate) fn check_due(&self, path: &Path) -> Option<Instant> {
-        let idle = path.probes.asking_since().is_none() && path.health == Health::Good;
+        let idle = path.probes.asking_since().is_none() && path.is_good();
         let active = self.paths.active_id() == Some(path.id);
         // Where several carry, others may have taken what there is.
         let spare = if active { path.congestion.is_some() } else { self.is_spare(path) };
         if self.connector.is_none() || !(idle && spare && path.is_proven()) {
             return None;
         }
-        path.heard_at.map(|heard| heard + CHECKED).filter(|&due| !self.is_idle_at(due))
+        path.heard_at().map(|heard| heard + CHECKED).filter(|&due| !self.is_idle_at(due))
     }
 
     /// When the next challenge of a path is due. A spare path that does not answer is asked ever
@@ -255,15 +255,13 @@ impl PathPlan<'_> {
     }
 
     pub(crate) fn may_be_spare(&self, path: &Path) -> bool {
-        Some(path.id) != self.paths.active_id()
-            && path.health != Health::Gone
-            && !self.is_nat_test(path.id)
+        Some(path.id) != self.paths.active_id() && !path.is_gone() && !self.is_nat_test(path.id)
     }
 
     /// A silent path of a client: when to ask for a new session, or to give up the path if it is
     /// a spare one.
     pub(crate) fn silent_step_due(&self, path: &Path) -> Option<Instant> {
-        let Health::Silent { since } = path.health else { return None };
+        let Health::Silent { since } = path.health() else { return None };
         let connector = self.connector?;
         if self.paths.active_id() != Some(path.id) {
             return (!self.is_spare(path)).then_some(since + SPARE_ASKED);
@@ -273,13 +271,13 @@ impl PathPlan<'_> {
 
     /// When an address that did not prove itself is given up, or one that nobody wants any more.
     pub(crate) fn claim_due(&self, path: &Path) -> Option<Instant> {
-        match path.trust {
-            Trust::Claimed { .. } => Some(path.since + CLAIM_TIME),
+        match path.trust() {
+            Trust::Claimed { .. } => Some(path.since() + CLAIM_TIME),
             Trust::Chosen if self.paths.active_id() != Some(path.id) => {
-                (!self.is_spare(path)).then_some(path.since + SPARE_ASKED)
+                (!self.is_spare(path)).then_some(path.since() + SPARE_ASKED)
             }
             Trust::Proven if self.is_spare_stream(path) => {
-                path.heard_at.max(path.sent_at).map(|last| last + STREAM_KEPT)
+                path.heard_at().max(path.sent_at()).map(|last| last + STREAM_KEPT)
             }
             Trust::Proven => self.left_over_due(path),
             Trust::Chosen => None,
@@ -292,9 +290,10 @@ impl PathPlan<'_> {
             && path.transport() == Transport::Stream
             && path.congestion.is_none()
             && !self.is_spare(path)
-            && self.paths.active().is_some_and(|active| {
-                active.transport() == Transport::Udp && active.health == Health::Good
-            })
+            && self
+                .paths
+                .active()
+                .is_some_and(|active| active.transport() == Transport::Udp && active.is_good())
     }
 
     /// When a path that is proven and not wanted any more is let go. In mode `backup` it stays: it
@@ -306,7 +305,7 @@ impl PathPlan<'_> {
             && path.congestion.is_none()
             && self.may_be_spare(path)
             && !self.is_spare(path);
-        let last = path.heard_at.max(path.sent_at).unwrap_or(path.since);
+        let last = path.heard_at().max(path.sent_at()).unwrap_or_else(|| path.since());
         is_left_over.then(|| last + LEFT_OVER)
     }
 
@@ -320,5 +319,5 @@ impl PathPlan<'_> {
 
 /// Whether a path was heard of so lately that it surely carries as before.
 pub(crate) fn is_fresh(now: Instant, path: &Path) -> bool {
-    path.heard_at.is_some_and(|heard| now.saturating_since(heard) < FRESH)
+    path.heard_at().is_some_and(|heard| now.saturating_since(heard) < FRESH)
 }

@@ -3,7 +3,7 @@
 
 use super::datagram::Load;
 use super::{Context, Tunnel};
-use crate::path::{Health, Path, PathId};
+use crate::path::{Path, PathId};
 use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame;
 use crate::wire::frame::{Challenge, Frame};
@@ -46,8 +46,7 @@ impl Tunnel {
         let token = cx.random();
         let client = !self.at_gateway();
         let prefer = client && self.paths.active_id() == Some(id);
-        let others_gone =
-            self.paths.iter().all(|path| path.id == id || path.health == Health::Gone);
+        let others_gone = self.paths.iter().all(|path| path.id == id || path.is_gone());
         let moves = self.paths.moves();
         let beside = client && self.paths.get(id).is_some_and(|path| path.congestion.is_some());
         let abandon_others = prefer && others_gone;
@@ -78,9 +77,9 @@ impl Tunnel {
         if !path.is_able() {
             return;
         }
-        path.mtu_due = None;
+        path.set_mtu_due(None);
         if let Some(size) = path.mtu.probe(cx.now) {
-            path.mtu_due = Some(cx.now + path.rtt.timeout() * 2);
+            path.set_mtu_due(Some(cx.now + path.rtt.timeout() * 2));
             self.challenge(cx, id, size);
         }
     }
@@ -92,7 +91,7 @@ impl Tunnel {
         if let Some(path) = self.paths.get_mut(id)
             && let Some(size) = path.mtu.probe(cx.now)
         {
-            path.mtu_due = Some(cx.now + path.rtt.timeout() * 2);
+            path.set_mtu_due(Some(cx.now + path.rtt.timeout() * 2));
             self.challenge(cx, id, size);
         }
         self.pad_first_flight(cx, id);

@@ -104,7 +104,7 @@ impl Tunnel {
 
 /// Whether a client on `path` is reached by a word of the gateway's, however long it was silent.
 fn can_be_called(path: &Path) -> bool {
-    path.transport() == Transport::Udp && !path.natted
+    path.transport() == Transport::Udp && !path.is_natted()
 }
 
 /// Whether nothing is known against `path`, and nothing asked of it.

@@ -5,7 +5,7 @@ use super::datagram::Load;
 use super::lost::{Abandoned, Owed};
 use super::{Context, Tunnel};
 use crate::error::DropReason;
-use crate::path::{Health, PathId};
+use crate::path::PathId;
 use crate::time::Instant;
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
@@ -19,11 +19,11 @@ const _: () = assert!(ADVANCED_MAX * ADVANCED_LEN <= BASE_DATAGRAM - OVERHEAD);
 impl Tunnel {
     /// Collects the packets of paths that do not carry, if another one does.
     pub(crate) fn collect_lost(&mut self, cx: &mut Context<'_>) {
-        if self.paths.iter().all(|path| path.health == Health::Good) {
+        if self.paths.iter().all(|path| path.is_good()) {
             return;
         }
         let carrier = self.paths.choose().map(|choice| choice.original);
-        let is_good = |id| self.paths.get(id).is_some_and(|path| path.health == Health::Good);
+        let is_good = |id| self.paths.get(id).is_some_and(|path| path.is_good());
         let Some(carrier) = carrier.filter(|&id| is_good(id)) else { return };
         for epoch in self.epochs.receiving() {
             for lane in epoch.tx.iter_mut().filter(|lane| lane.path != carrier) {
@@ -53,7 +53,7 @@ impl Tunnel {
         let number = kept.number as u32;
         frame::emit_again(&mut whole, serial, number, &kept.frame);
         let path = self.paths.get_to_send(by).ok_or(DropReason::NoRoute)?;
-        path.retransmitted += 1;
+        path.note_retransmitted();
         if whole.len() <= path.mtu.datagram() - OVERHEAD {
             let load = Load::Repair { first_at: kept.first_at, attempts: kept.attempts };
             return self.send_under(cx, epoch, by, load, |draft| {
@@ -66,7 +66,7 @@ impl Tunnel {
     /// When something must be done about what waits to be sent again, or is kept for that and too
     /// old.
     pub(crate) fn lost_due(&self) -> Option<Instant> {
-        let rests = |id| self.paths.get(id).is_none_or(|path| path.health != Health::Good);
+        let rests = |id| self.paths.get(id).is_none_or(|path| !path.is_good());
         let lanes = self.epochs.all_receiving().flat_map(|epoch| &epoch.tx);
         let kept = lanes.filter(|lane| lane.flight.has_copies() && rests(lane.path));
         let due = kept.filter_map(|lane| lane.flight.copies_due()).chain(self.lost.due);

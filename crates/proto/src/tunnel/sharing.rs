@@ -89,7 +89,7 @@ impl Tunnel {
             return;
         };
         let keys_since = self.epochs.current.as_ref().map(|epoch| epoch.since);
-        let is_said = asked_at >= path.shared_since
+        let is_said = asked_at >= path.shared_since()
             && (path.congestion.is_none() || Some(asked_at) >= keys_since);
         if !is_said {
             self.ask(cx, id);
@@ -170,7 +170,7 @@ impl Tunnel {
 
     pub(crate) fn count_copy(&mut self, path: PathId, len: usize) {
         if let Some(path) = self.paths.get_mut(path) {
-            path.copied += len as u64;
+            path.note_copied(len);
         }
     }
 

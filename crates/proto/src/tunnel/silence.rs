@@ -5,7 +5,7 @@ use super::{Context, Side, Tunnel};
 use crate::ablation::{Ablation, Heuristic};
 use crate::id::Transport;
 use crate::path::probe::URGENT;
-use crate::path::{Health, Path, PathId, Trust};
+use crate::path::{Health, Path, PathId};
 use crate::recovery::feedback;
 use crate::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ const TAIL_LATE: Duration = Duration::from_millis(5);
 impl Tunnel {
     /// When a path that owes an answer counts as silent.
     pub(crate) fn silence_due(&self, ablation: Ablation, path: &Path) -> Option<Instant> {
-        if path.health != Health::Good {
+        if !path.is_good() {
             return self.plan().silent_step_due(path);
         }
         let epoch = self.epochs.current.as_ref()?;
@@ -54,13 +54,8 @@ impl Tunnel {
         for id in due {
             let active = self.paths.active_id() == Some(id);
             let Some(path) = self.paths.get_mut(id) else { continue };
-            if path.health == Health::Good {
-                path.health = Health::Silent { since: cx.now };
-                path.probes.stop(); // what was asked before was about something else
-                if path.congestion.is_some() {
-                    let rtt = path.rtt;
-                    path.probes.start_eagerly(cx.now, &rtt);
-                }
+            if path.is_good() {
+                path.move_to_silent(cx.now);
                 self.ask(cx, id);
                 self.ask_others_by_its_link(cx, id);
                 match self.plan().best_with_share(id) {
@@ -99,7 +94,7 @@ impl Tunnel {
     /// When a client on a stream asks why nothing comes. The gateway, whose stream stands still,
     /// cannot open another, and who only receives is owed nothing.
     pub(crate) fn quiet_due(&self) -> Option<Instant> {
-        let good = |path: &&Path| path.health == Health::Good && path.probes.due().is_none();
+        let good = |path: &&Path| path.is_good() && path.probes.due().is_none();
         let waits = !self.at_gateway() && self.paths.is_on_stream();
         self.paths.active().filter(good).filter(|_| waits)?;
         self.used_at.filter(|&used| self.quiet_after != Some(used)).map(|used| used + QUIET)
@@ -141,7 +136,7 @@ impl Tunnel {
             && let Some(id) = self.paths.active_id()
             && let Some(path) = self.paths.get_mut(id)
         {
-            path.returned_at = None;
+            path.forget_return();
         }
         now < due
     }
@@ -150,7 +145,7 @@ impl Tunnel {
     /// before that is proven is bounded, and saves a round trip.
     pub(crate) fn claimed(&self) -> Option<&Path> {
         let path = self.paths.get(self.paths.choose()?.original)?;
-        matches!(path.trust, Trust::Claimed { .. }).then_some(path)
+        path.is_claimed().then_some(path)
     }
 
     /// While connections wait for a path it is asked more often, in the first minute: who asks
@@ -159,14 +154,15 @@ impl Tunnel {
     pub(crate) fn ask_urgently(&mut self, now: Instant, flows_wait: bool) {
         let active = self.paths.active_id();
         let is_wanted = |path: &Path| {
-            let since = match path.health {
+            let since = match path.health() {
                 Health::Silent { since } => Some(since),
-                Health::Gone => Some(path.heard_at.unwrap_or(path.since)),
+                Health::Gone => Some(path.heard_at().unwrap_or_else(|| path.since())),
                 Health::Good => None,
             };
             flows_wait && since.is_none_or(|since| now.saturating_since(since) < URGENT)
         };
-        let likely = |path: &&Path| (Some(path.id) == active, path.heard_at.max(Some(path.since)));
+        let likely =
+            |path: &&Path| (Some(path.id) == active, path.heard_at().max(Some(path.since())));
         let mut chosen = [None; URGENT_PATHS];
         for place in 0..URGENT_PATHS {
             let rest = |path: &&Path| is_wanted(path) && !chosen.contains(&Some(path.id));
@@ -193,7 +189,7 @@ impl Tunnel {
     /// Data for a path that is silent and no longer asked: it is asked again.
     pub(crate) fn ask_if_silent(&mut self, cx: &mut Context<'_>, id: PathId) {
         let Some(path) = self.paths.get(id) else { return };
-        if matches!(path.health, Health::Silent { .. }) && path.probes.asking_since().is_none() {
+        if path.is_silent() && path.probes.asking_since().is_none() {
             self.ask(cx, id);
         }
     }
@@ -201,7 +197,7 @@ impl Tunnel {
     /// Gateway: there is something to say and no path that is not given up. The one in use is asked
     /// all the same: a client that has nothing to say itself may be there, and not know.
     pub(crate) fn ask_given_up(&mut self, cx: &mut Context<'_>) {
-        let gone = |path: &&Path| path.health == Health::Gone && path.is_proven();
+        let gone = |path: &&Path| path.is_gone() && path.is_proven();
         let given_up = self.paths.active().filter(gone).filter(|_| self.at_gateway());
         let given_up = given_up.filter(|path| path.probes.asking_since().is_none());
         if let Some(id) = given_up.map(|path| path.id) {
@@ -212,8 +208,7 @@ impl Tunnel {
     /// The path that everything goes by.
     pub(crate) fn only_path(&self) -> Option<PathId> {
         let path = self.paths.choose().and_then(|choice| self.paths.get(choice.original))?;
-        let claimed = matches!(path.trust, Trust::Claimed { .. });
-        (path.health == Health::Good && !claimed && self.epochs.current.is_some())
-            .then_some(path.id)
+        let claimed = path.is_claimed();
+        (path.is_good() && !claimed && self.epochs.current.is_some()).then_some(path.id)
     }
 }

@@ -121,10 +121,8 @@ impl PathPlan<'_> {
         let Some(connector) = self.connector else { return false };
         // Where none carries, what is known of each is what there is to begin with again.
         let may_return = || path.may_return(now) || !self.paths.iter().any(Path::is_able);
-        let keeps = path.congestion.is_some()
-            && path.is_proven()
-            && path.health != Health::Gone
-            && may_return();
+        let keeps =
+            path.congestion.is_some() && path.is_proven() && !path.is_gone() && may_return();
         if !(keeps || path.is_able()) || self.is_nat_test(path.id) || !self.is_for_all(path) {
             return false;
         }
@@ -151,12 +149,12 @@ impl PathPlan<'_> {
     /// Whether it was heard of since any other by its link fell silent: until then it is the link
     /// that is in doubt.
     fn outlives_others(&self, path: &Path) -> bool {
-        let fell_silent = |other: &Path| match other.health {
+        let fell_silent = |other: &Path| match other.health() {
             Health::Silent { since } if other.link == path.link => Some(since),
             Health::Silent { .. } | Health::Good | Health::Gone => None,
         };
         let last = self.paths.iter().filter_map(fell_silent).max();
-        last.is_none_or(|silent_at| path.heard_at.is_some_and(|heard_at| silent_at < heard_at))
+        last.is_none_or(|silent_at| path.heard_at().is_some_and(|heard_at| silent_at < heard_at))
     }
 
     /// Whether the path's link carries beside others; one that stands by does only if none of

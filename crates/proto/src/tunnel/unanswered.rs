@@ -12,7 +12,7 @@ use super::connector::{Candidate, Connector};
 use super::plan::PathPlan;
 use super::standby::{TURN, turn_time};
 use crate::id::LinkId;
-use crate::path::{Health, Path};
+use crate::path::Path;
 use crate::session::epoch::INDICES_FOR_HEARD;
 use crate::time::Instant;
 
@@ -112,9 +112,9 @@ impl PathPlan<'_> {
 
     /// Whether a path on this link, in this family, has answered.
     fn answers_by(&self, of: (LinkId, bool)) -> bool {
-        self.paths.iter().any(|path| {
-            path.is_proven() && path.health != Health::Gone && family_of(path) == Some(of)
-        })
+        self.paths
+            .iter()
+            .any(|path| path.is_proven() && !path.is_gone() && family_of(path) == Some(of))
     }
 
     /// The first `most` of these candidates, of which at most [`UNANSWERED_MAX`] use links that
