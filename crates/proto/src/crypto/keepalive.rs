@@ -37,10 +37,3 @@ impl std::fmt::Debug for KeepaliveKey {
         f.write_str("KeepaliveKey(..)")
     }
 }
-
-impl KeepaliveProof {
-    /// Equality whose time does not tell where two proofs differ.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        mac::same(&self.0, &other.0)
-    }
-}

@@ -115,7 +115,7 @@ impl fmt::Debug for Cookie {
 }
 
 /// Equality whose time does not tell where two MACs differ.
-pub(super) fn same(left: &[u8], right: &[u8]) -> bool {
+pub(crate) fn same(left: &[u8], right: &[u8]) -> bool {
     constant_time::verify_slices_are_equal(left, right).is_ok()
 }
 

@@ -31,6 +31,7 @@ pub use self::gate::{COOKIE_ROTATION, Gate, Verdict};
 pub use self::handshake::{Complete, ExchangeId, Initiator, MessagePair, PendingA, UnusableKey};
 pub(crate) use self::kdf::sha256;
 pub use self::mac::Cookie;
+pub(crate) use self::mac::same;
 pub use self::restart::RestartKey;
 pub use self::rng::{Rng, SeededRng, draw};
 pub use self::schedule::EpochKeys;

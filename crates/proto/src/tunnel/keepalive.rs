@@ -14,6 +14,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Context, Side, Tunnel};
+use crate::crypto;
 use crate::error::DropReason;
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
@@ -200,7 +201,8 @@ impl Tunnel {
     ) -> Result<(), DropReason> {
         let Side::Client(connector) = &mut self.side else { return Err(DropReason::BadMac) };
         let path = self.paths.by_route_mut(&route).ok_or(DropReason::BadMac)?;
-        let answered = |open: &mut Open| open.path == path.id && open.answer.is(&proof);
+        let answered =
+            |open: &mut Open| open.path == path.id && crypto::same(&open.answer.0, &proof.0);
         connector.nat.open.take_if(answered).ok_or(DropReason::BadMac)?;
         path.heard(cx.now, came_at, ANSWER_LEN);
         Ok(())
