@@ -3,8 +3,8 @@
 //! A client in [`Mode::Full`] shares its data among paths of all links. It tells the gateway in a
 //! challenge on each of these paths, and the gateway does the same. Each path has its own
 //! congestion controller (`coupling`), and its losses are repaired by the earliest path
-//! (`retransmit`). `tunnel::spread` chooses the paths, and `dispatch` chooses among them for each
-//! packet.
+//! (`retransmit`). `tunnel::plan::spread` chooses the paths, and `dispatch` chooses among
+//! them for each packet.
 
 use super::Bonding;
 use crate::flow::rules::Assist;

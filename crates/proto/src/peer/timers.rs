@@ -125,7 +125,7 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Trust,
-        |p, _| p.tunnel.connector()?.trust_due(),
+        |p, _| p.tunnel.connector()?.distrusted.due(),
         |p, cx| p.tunnel.trust_again(cx),
     ),
     timer(

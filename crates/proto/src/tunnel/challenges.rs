@@ -192,7 +192,7 @@ impl Tunnel {
         };
         let (id, before) = (path.id, path.trust());
         if let Side::Client(connector) = &mut self.side {
-            connector.note_answer(path.link, path.route.local);
+            connector.unanswered.note_answer(path.link, path.route.local);
         }
         let was_silent = path.is_silent();
         path.proved(cx.now, answer);

@@ -201,7 +201,7 @@ impl Tunnel {
     ) {
         let features = self.features_for(&candidate, in_use);
         let Side::Client(connector) = &mut self.side else { return };
-        connector.note_asked(cx.now, &candidate);
+        connector.unanswered.note_asked(cx.now, &candidate);
         let route = match in_use {
             Some(route) => route,
             None => Route {

@@ -13,9 +13,9 @@ use super::last_words::LastWords;
 use super::listening::Listening;
 use super::policing::Policing;
 use super::restart::Proof;
-use super::standby::{Turn, turn_time};
-use super::trust::Distrust;
-use super::unanswered::Asked;
+use super::standby::{Turns, turn_time};
+use super::trust::Distrusted;
+use super::unanswered::Unanswered;
 use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
 use crate::id::{LinkId, SessionIndex, SocketId, Transport};
@@ -76,13 +76,13 @@ pub(crate) struct Connector {
     /// Whether the gateway is asked by them alone, never by UDP.
     pub(crate) streams_alone: bool,
     /// Which of the gateway's addresses is asked by which spare link.
-    pub(crate) turns: Vec<Turn>,
-    /// Links that were asked and have not answered since they appeared; at most two entries a link.
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) turns: Turns,
+    /// Links that were asked and have not answered since they appeared.
+    pub(crate) unanswered: Unanswered,
     /// Whether there are more candidates than places.
     pub(crate) is_crowded: bool,
     /// Links that did badly of late.
-    pub(crate) distrusted: Vec<Distrust>,
+    pub(crate) distrusted: Distrusted,
     /// What arrived by paths that are gone: the gateway is told.
     pub(crate) last_words: LastWords,
     /// What the user makes of the links, and which paths carry together.
@@ -234,10 +234,10 @@ impl Connector {
             sockets: Vec::new(),
             streams: Vec::new(),
             streams_alone: false,
-            turns: Vec::new(),
-            asked: Vec::new(),
+            turns: Turns::default(),
+            unanswered: Unanswered::default(),
             is_crowded: false,
-            distrusted: Vec::new(),
+            distrusted: Distrusted::default(),
             last_words: LastWords::default(),
             mode: Mode::default(),
             spread: Spread::default(),
@@ -261,7 +261,7 @@ impl Connector {
 
     pub(crate) fn set_links(&mut self, links: &[Link]) {
         self.links = links.to_vec();
-        self.forget_asked();
+        self.unanswered.keep(&self.links);
         self.policing.retain(|id, local| {
             links.iter().any(|link| link.id == id && link.addresses.contains(&local))
         });
@@ -281,12 +281,6 @@ impl Connector {
     /// Whether a link is for when no other carries.
     pub(crate) fn stands_by(&self, link: Option<LinkId>) -> bool {
         self.links.iter().any(|known| Some(known.id) == link && known.stands_by)
-    }
-
-    /// How many of the gateway's addresses in one family (IPv4 or not) have had their turn by
-    /// `link`.
-    pub(crate) fn turn(&self, link: LinkId, v4: bool) -> u32 {
-        self.turns.iter().find(|turn| turn.of == (link, v4)).map_or(0, |turn| turn.number)
     }
 
     /// Where the gateway wants to be reached by who reaches it at `remote` now: at the first
@@ -344,7 +338,7 @@ impl Connector {
     /// come last.
     pub(crate) fn round_candidates(&self, now: Instant, before: u32) -> VecDeque<Candidate> {
         let (unanswered, others): (Vec<_>, Vec<_>) =
-            self.candidates().partition(|way| self.is_unanswered(now, way));
+            self.candidates().partition(|way| self.unanswered.has_long(now, way));
         let others = part(others, CANDIDATES_MAX, before);
         let room = CANDIDATES_MAX.saturating_sub(others.len()).max(UNANSWERED_PART);
         others
@@ -466,16 +460,8 @@ impl Connector {
             None => FAILURE_TIME,
             Some(_) => {
                 let v4 = failure.local.is_ipv4();
-                turn_time(self.turn(failure.link, v4), self.ways_in_family(v4))
+                turn_time(self.turns.number((failure.link, v4)), self.ways_in_family(v4))
             }
-        }
-    }
-
-    /// Of a link, in one family (IPv4 or not), the next way has its turn.
-    pub(crate) fn next_turn(&mut self, of: (LinkId, bool)) {
-        match self.turns.iter_mut().find(|turn| turn.of == of) {
-            Some(turn) => turn.number = turn.number.saturating_add(1),
-            None => self.turns.push(Turn { of, number: 1 }),
         }
     }
 

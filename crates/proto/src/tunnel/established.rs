@@ -143,7 +143,7 @@ impl Tunnel {
             }
         };
         if let Side::Client(connector) = &mut self.side {
-            connector.note_answer(Some(link), route.local);
+            connector.unanswered.note_answer(Some(link), route.local);
         }
         // One that was only begun, as after a move, may lead nowhere; this one was just answered.
         let is_active_able = self.paths.active().is_some_and(Path::is_able);

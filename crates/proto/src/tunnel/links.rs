@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use super::connect::PAUSE_FIRST;
 use super::connector::{Round, STREAMS_MAX};
 use super::plan::is_fresh;
-use super::trust::Distrust;
 use super::{Context, Link, Side, StreamTo, Tunnel};
 use crate::id::{SocketId, Transport};
 use crate::path::probe::Probes;
@@ -22,7 +21,7 @@ impl Tunnel {
         let Side::Client(connector) = &mut self.side else { return };
         if !connector.links.iter().map(|link| link.id).eq(links.iter().map(|link| link.id)) {
             // The shell's newest word on its links counts more than what they did before.
-            connector.distrusted.iter_mut().for_each(Distrust::forgive);
+            connector.distrusted.forgive();
         }
         connector.set_links(links);
         if let Some(epoch) = &mut self.epochs.current {
@@ -79,7 +78,7 @@ impl Tunnel {
         let carries = self.paths.active().is_some_and(Path::is_able);
         let was_asked = |link| {
             let mut by_it = connector.candidates().filter(|way| way.link == link);
-            by_it.any(|way| connector.was_asked(&way))
+            by_it.any(|way| connector.unanswered.has(&way))
         };
         if !carries && connector.candidates().any(|way| !was_asked(way.link)) {
             self.reconnect(cx);
@@ -135,7 +134,7 @@ impl Tunnel {
         if let Some(link) = path.link.filter(|_| elsewhere)
             && let Side::Client(connector) = &mut self.side
         {
-            connector.distrust(cx.now, link);
+            connector.distrusted.note(cx.now, link);
             self.take_better(cx);
         }
     }
@@ -143,7 +142,7 @@ impl Tunnel {
     /// Links whose time is over may carry again.
     pub(crate) fn trust_again(&mut self, cx: &mut Context<'_>) {
         if let Side::Client(connector) = &mut self.side
-            && connector.trust_again(cx.now)
+            && connector.distrusted.trust_again(cx.now)
         {
             self.take_better(cx);
             self.stand_by(cx);
@@ -176,7 +175,7 @@ impl Tunnel {
         }
         // Nor does one that was to be ready: another way by that link is.
         if let (Side::Client(connector), false) = (&mut self.side, beside.is_empty()) {
-            beside.into_iter().for_each(|of| connector.next_turn(of));
+            beside.into_iter().for_each(|of| connector.turns.next(of));
             self.stand_by(cx);
         }
         self.forget_gone(cx);

@@ -12,8 +12,8 @@
 //!   (numbers, frames, control);
 //! - state, and queries on it: `paths`, `connector` (handshakes), `lost` (queue of lost packets),
 //!   `last_words` (last feedback of paths that are gone), `listening` (a client that only
-//!   receives), `trust` (links that did badly), `plan` (how good each path is, and when it is
-//!   asked), `spread` (which paths are kept), `unanswered` (links that never answered), `status`;
+//!   receives), `trust` (links that did badly), `plan` (how good each path is, when it is
+//!   asked, which are kept), `unanswered` (links that never answered), `status`;
 //!   and `context`.
 
 use crate::crypto::Status;
@@ -57,7 +57,6 @@ pub(crate) mod restart;
 pub(crate) mod retransmit;
 mod sharing;
 mod silence;
-mod spread;
 pub(crate) mod standby;
 mod status;
 pub(crate) mod trust;

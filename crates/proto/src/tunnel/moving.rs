@@ -143,7 +143,7 @@ impl Tunnel {
         if !self.epochs.current.as_ref()?.has_index_for(link, local, kept) {
             return None;
         }
-        connector.note_asked(cx.now, &candidate);
+        connector.unanswered.note_asked(cx.now, &candidate);
         let socket = connector.open_socket(cx, candidate);
         let route = Route { socket, local: Some(local), remote };
         let id = self.paths.next_id();
@@ -315,7 +315,7 @@ impl Tunnel {
         if let Some(link) = from.link.filter(|_| silent && from.link != to.link)
             && let Side::Client(connector) = &mut self.side
         {
-            connector.distrust(now, link);
+            connector.distrusted.note(now, link);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! link, all at once and for as long as it takes.
 
 use super::plan::FRESH;
-use super::unanswered::family_of;
+use super::plan::places::family_of;
 use super::{Context, Side, Tunnel};
 use crate::id::{LinkId, Transport};
 use crate::multipath::Mode;
@@ -31,11 +31,35 @@ pub(crate) const TURN: Duration = Duration::from_secs(1);
 /// How often the turns become longer: to about a minute.
 const TURN_DOUBLED: u32 = 6;
 
+/// Which of the gateway's addresses is asked by which spare link.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Vec<Turn>);
+
 /// Which of the gateway's addresses has its turn by a spare link, in one family (IPv4 or not).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    pub(crate) of: (LinkId, bool),
-    pub(crate) number: u32,
+struct Turn {
+    of: (LinkId, bool),
+    number: u32,
+}
+
+impl Turns {
+    /// How many of the gateway's addresses have had their turn by a link in a family.
+    pub(crate) fn number(&self, of: (LinkId, bool)) -> u32 {
+        self.0.iter().find(|turn| turn.of == of).map_or(0, |turn| turn.number)
+    }
+
+    /// The next address has its turn.
+    pub(crate) fn next(&mut self, of: (LinkId, bool)) {
+        match self.0.iter_mut().find(|turn| turn.of == of) {
+            Some(turn) => turn.number = turn.number.saturating_add(1),
+            None => self.0.push(Turn { of, number: 1 }),
+        }
+    }
+
+    /// The first address has its turn again, by every link.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// How long the `number`th turn of a link lasts that has so many `ways`.
@@ -51,7 +75,7 @@ impl Tunnel {
         while let Some((id, of)) = self.plan().turn_over(cx.now)
             && let Side::Client(connector) = &mut self.side
         {
-            connector.next_turn(of);
+            connector.turns.next(of);
             self.stand_by_at(cx, id, of);
         }
     }
@@ -114,7 +138,7 @@ impl Tunnel {
     pub(crate) fn take_rests(&mut self, cx: &mut Context<'_>) {
         while let Some(of) = self.plan().rest_over(cx.now) {
             if let Side::Client(connector) = &mut self.side {
-                connector.let_rest(cx.now, of);
+                connector.unanswered.let_rest(cx.now, of);
             }
             let active = self.paths.active_id();
             let leaves = |path: &&Path| {

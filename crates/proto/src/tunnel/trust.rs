@@ -4,7 +4,6 @@
 //! The only link is used however bad it is. A word of the shell's on the order of its links counts
 //! more.
 
-use super::connector::Connector;
 use crate::id::LinkId;
 use crate::time::{Duration, Instant};
 
@@ -16,9 +15,13 @@ const DISTRUST_MAX: Duration = Duration::from_secs(300);
 /// Links whose faults are remembered.
 const DISTRUSTED_MAX: usize = 8;
 
-/// A link that fell silent under data, or lost much of it, while another carried.
+/// The links that did badly while another carried.
+#[derive(Debug, Default)]
+pub(crate) struct Distrusted(Vec<Distrust>);
+
+/// One of them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Distrust {
+struct Distrust {
     link: LinkId,
     since: Instant,
     length: Duration,
@@ -27,25 +30,15 @@ pub(crate) struct Distrust {
 }
 
 impl Distrust {
-    /// Whether a path by `link` comes last for it.
-    pub(crate) fn concerns(&self, link: Option<LinkId>) -> bool {
-        link == Some(self.link) && !self.over
-    }
-
-    /// It is over, and only remembered.
-    pub(crate) const fn forgive(&mut self) {
-        self.over = true;
-    }
-
     fn end(&self) -> Instant {
         self.since + self.length
     }
 }
 
-impl Connector {
+impl Distrusted {
     /// Notes that a link did badly while another one carried.
-    pub(crate) fn distrust(&mut self, now: Instant, link: LinkId) {
-        let list = &mut self.distrusted;
+    pub(crate) fn note(&mut self, now: Instant, link: LinkId) {
+        let list = &mut self.0;
         let before = list.iter().find(|bad| bad.link == link && now < bad.end() + DISTRUST_MAX);
         let length = before.map_or(DISTRUST, |bad| (bad.length * 2).min(DISTRUST_MAX));
         list.retain(|bad| bad.link != link && now < bad.end() + DISTRUST_MAX);
@@ -55,15 +48,24 @@ impl Connector {
         list.push(Distrust { link, since: now, length, over: false });
     }
 
+    /// Whether a path by `link` comes last.
+    pub(crate) fn has(&self, link: Option<LinkId>) -> bool {
+        self.0.iter().any(|bad| link == Some(bad.link) && !bad.over)
+    }
+
+    /// All links are trusted again; what they did is remembered.
+    pub(crate) fn forgive(&mut self) {
+        self.0.iter_mut().for_each(|bad| bad.over = true);
+    }
+
     /// When a link is trusted again.
-    pub(crate) fn trust_due(&self) -> Option<Instant> {
-        self.distrusted.iter().filter(|bad| !bad.over).map(Distrust::end).min()
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.0.iter().filter(|bad| !bad.over).map(Distrust::end).min()
     }
 
     /// Trusts the links again whose time is over. Returns whether there were any.
     pub(crate) fn trust_again(&mut self, now: Instant) -> bool {
-        let is_over = |bad: &&mut Distrust| !bad.over && bad.end() <= now;
-        let over = self.distrusted.iter_mut().filter(is_over);
-        over.map(Distrust::forgive).count() > 0
+        let over = self.0.iter_mut().filter(|bad| !bad.over && bad.end() <= now);
+        over.map(|bad| bad.over = true).count() > 0
     }
 }

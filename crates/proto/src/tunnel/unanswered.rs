@@ -1,28 +1,21 @@
-//! Links that never answered. If places for paths or the gateway's indices are scarce, they come
-//! behind all other links and take turns in the remaining places.
+//! Links that were probed and never answered.
 //!
 //! A link counts as unanswered from its first probe until any answer arrives on it. A link that
-//! leaves the shell's list, or changes its address, is new when it returns. This module decides
-//! only the order. `standby` and `path::probe` decide when to probe a path.
+//! leaves the shell's list, or changes its address, is new when it returns. `plan::places` says
+//! what follows; `standby` and `path::probe` decide when to probe a path.
 
-use std::cmp::Reverse;
 use std::net::IpAddr;
 
-use super::connector::{Candidate, Connector};
-use super::plan::PathPlan;
-use super::standby::{TURN, turn_time};
+use super::Link;
+use super::connector::Candidate;
+use super::standby::TURN;
 use crate::id::LinkId;
-use crate::path::Path;
-use crate::session::epoch::INDICES_FOR_HEARD;
 use crate::time::Instant;
 
-/// Candidates on unanswered links that are tried at the same time, if there are more. Twice as many
-/// would leave too few of `SPARES_MAX` places to working links. With half as many, a modem beside
-/// ten dead links waits twice as long for its first probe.
-const UNANSWERED_MAX: usize = 4;
-
-/// Indices reserved for a new link while no path works and all links are being probed.
-const INDICES_FOR_NEW: usize = 1;
+/// The links that were probed and have not answered since they appeared; at most two entries a
+/// link.
+#[derive(Debug, Default)]
+pub(crate) struct Unanswered(Vec<Asked>);
 
 /// A link that was probed in one address family and has not answered.
 #[derive(Clone, Copy, Debug)]
@@ -31,144 +24,58 @@ pub(crate) struct Asked {
     of: (LinkId, bool),
     local: IpAddr,
     /// When it was first probed,
-    since: Instant,
+    pub(crate) since: Instant,
     /// and when it last gave its place to another link.
-    rested_at: Instant,
+    pub(crate) rested_at: Instant,
     /// How often it gave up its place.
-    rests: u32,
+    pub(crate) rests: u32,
 }
 
-/// The order in which links get places; the smallest value is first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Precedence {
-    /// The link answers, or was not probed yet.
-    First,
-    /// Probed a moment ago. The newest is first, so that a new link is tried at once.
-    Asked(Reverse<Instant>),
-    /// No answer for [`TURN`]. The link that gave up its place earliest is first.
-    Unanswered(Instant),
-}
-
-impl Connector {
+impl Unanswered {
     /// Notes that a candidate is probed by a path or a handshake.
     pub(crate) fn note_asked(&mut self, now: Instant, way: &Candidate) {
         let of = (way.link, way.local.is_ipv4());
-        if self.asked_of(of).is_none() {
+        if self.get(of).is_none() {
             let local = way.local;
-            self.asked.push(Asked { of, local, since: now, rested_at: now, rests: 0 });
+            self.0.push(Asked { of, local, since: now, rested_at: now, rests: 0 });
         }
     }
 
     /// Notes that an answer arrived on this link.
     pub(crate) fn note_answer(&mut self, link: Option<LinkId>, local: Option<IpAddr>) {
         if let Some((link, local)) = link.zip(local) {
-            self.asked.retain(|asked| asked.of != (link, local.is_ipv4()));
+            self.0.retain(|asked| asked.of != (link, local.is_ipv4()));
         }
     }
 
-    /// Forgets links that are gone or have another address.
-    pub(crate) fn forget_asked(&mut self) {
-        let links = &self.links;
-        self.asked.retain(|asked| {
+    /// Forgets those that are not among `links`, or have another address.
+    pub(crate) fn keep(&mut self, links: &[Link]) {
+        self.0.retain(|asked| {
             links.iter().any(|link| link.id == asked.of.0 && link.addresses.contains(&asked.local))
         });
     }
 
     /// A link that never answered gives its place to another one.
     pub(crate) fn let_rest(&mut self, now: Instant, of: (LinkId, bool)) {
-        for asked in self.asked.iter_mut().filter(|asked| asked.of == of) {
+        for asked in self.0.iter_mut().filter(|asked| asked.of == of) {
             asked.rested_at = now;
             asked.rests = asked.rests.saturating_add(1);
         }
     }
 
-    fn asked_of(&self, of: (LinkId, bool)) -> Option<&Asked> {
-        self.asked.iter().find(|asked| asked.of == of)
+    /// The link and family, if it was probed and has not answered.
+    pub(crate) fn get(&self, of: (LinkId, bool)) -> Option<&Asked> {
+        self.0.iter().find(|asked| asked.of == of)
     }
 
     /// Whether a candidate's link was probed in its family and has not answered.
-    pub(crate) fn was_asked(&self, way: &Candidate) -> bool {
-        self.asked_of((way.link, way.local.is_ipv4())).is_some()
+    pub(crate) fn has(&self, way: &Candidate) -> bool {
+        self.get((way.link, way.local.is_ipv4())).is_some()
     }
 
     /// Whether the link has been silent for long enough to come behind all others.
-    pub(crate) fn is_unanswered(&self, now: Instant, way: &Candidate) -> bool {
-        let asked = self.asked_of((way.link, way.local.is_ipv4()));
+    pub(crate) fn has_long(&self, now: Instant, way: &Candidate) -> bool {
+        let asked = self.get((way.link, way.local.is_ipv4()));
         asked.is_some_and(|asked| asked.since + TURN <= now)
     }
-}
-
-impl PathPlan<'_> {
-    /// The candidate's position in the order of links.
-    pub(crate) fn precedence(&self, now: Instant, way: &Candidate) -> Precedence {
-        let Some(connector) = self.connector else { return Precedence::First };
-        let of = (way.link, way.local.is_ipv4());
-        match connector.asked_of(of).filter(|_| !self.answers_by(of)) {
-            None => Precedence::First,
-            Some(asked) if now < asked.since + TURN => Precedence::Asked(Reverse(asked.since)),
-            Some(asked) => Precedence::Unanswered(asked.rested_at),
-        }
-    }
-
-    /// Whether a path on this link, in this family, has answered.
-    fn answers_by(&self, of: (LinkId, bool)) -> bool {
-        self.paths
-            .iter()
-            .any(|path| path.is_proven() && !path.is_gone() && family_of(path) == Some(of))
-    }
-
-    /// The first `most` of these candidates, of which at most [`UNANSWERED_MAX`] use links that
-    /// never answered, and whether there were more. Links that answer keep their order.
-    pub(crate) fn first_places(
-        &self,
-        now: Instant,
-        mut ways: Vec<Candidate>,
-        most: usize,
-    ) -> (Vec<Candidate>, bool) {
-        ways.sort_by_cached_key(|way| self.precedence(now, way));
-        let all = ways.len();
-        let mut unanswered = 0;
-        ways.retain(|way| {
-            let never = matches!(self.precedence(now, way), Precedence::Unanswered(_));
-            unanswered += usize::from(never);
-            !never || unanswered <= UNANSWERED_MAX
-        });
-        ways.truncate(most);
-        let is_crowded = ways.len() < all;
-        (ways, is_crowded)
-    }
-
-    /// When a path without any answer gives its place to a path on another link.
-    pub(crate) fn rest_due(&self, path: &Path) -> Option<Instant> {
-        let connector = self.connector?;
-        if !connector.is_crowded || path.is_proven() || self.paths.active_id() == Some(path.id) {
-            return None;
-        }
-        let of = family_of(path)?;
-        let asked = connector.asked_of(of).filter(|_| self.is_spare(path))?;
-        let due = path.probes.asking_since()? + turn_time(asked.rests, 1);
-        (asked.rests == 0 || !self.is_idle_at(due)).then_some(due)
-    }
-
-    /// A link and family whose turn is over now.
-    pub(crate) fn rest_over(&self, now: Instant) -> Option<(LinkId, bool)> {
-        let due = |path: &&Path| self.rest_due(path).is_some_and(|due| due <= now);
-        family_of(self.paths.iter().find(due)?)
-    }
-
-    /// How many of the gateway's indices a path on `way` must leave. A link that was not probed yet
-    /// may use the last one, so that unanswered links do not delay a new link.
-    pub(crate) fn kept_from(&self, now: Instant, way: &Candidate) -> usize {
-        match self.precedence(now, way) {
-            Precedence::First => 0,
-            Precedence::Asked(_) | Precedence::Unanswered(_) => {
-                let carries = self.paths.iter().any(Path::is_able);
-                if carries { INDICES_FOR_HEARD } else { INDICES_FOR_NEW }
-            }
-        }
-    }
-}
-
-pub(crate) fn family_of(path: &Path) -> Option<(LinkId, bool)> {
-    Some((path.link?, path.route.local?.is_ipv4()))
 }

@@ -6,13 +6,13 @@
 //! but by a better link than the one in use, until data has gone over to it. Knows links by their
 //! order, and by whether they are for when no other carries.
 
-use super::connector::Candidate;
-use super::plan::{PathPlan, Rank};
-use super::standby::SPARES_MAX;
+use super::{PathPlan, Rank};
 use crate::id::{LinkId, Transport};
 use crate::multipath::{Mode, SUBFLOWS_MAX};
 use crate::path::{Health, Path, PathId};
 use crate::time::Instant;
+use crate::tunnel::connector::Candidate;
+use crate::tunnel::standby::SPARES_MAX;
 
 /// Streams that are kept beside one that stands in for UDP, whatever else there is to ask.
 const STREAMS_BESIDE: usize = 4;
@@ -86,8 +86,7 @@ impl PathPlan<'_> {
             return Vec::new();
         };
         let in_use = connector.links.iter().position(|link| Some(link.id) == active.link);
-        let is_trusted =
-            |link: LinkId| !connector.distrusted.iter().any(|d| d.concerns(Some(link)));
+        let is_trusted = |link: LinkId| !connector.distrusted.has(Some(link));
         let others = connector.links.iter().enumerate().filter(|&(place, link)| {
             let is_better = in_use.is_none_or(|in_use| place < in_use) && is_trusted(link.id);
             Some(link.id) != active.link && (connector.mode != Mode::Single || is_better)
@@ -95,7 +94,7 @@ impl PathPlan<'_> {
         let ways = others.flat_map(|(_, link)| {
             [true, false].into_iter().flat_map(|v4| {
                 let ways = self.ways_by(link.id, v4);
-                let turn = connector.turn(link.id, v4) as usize;
+                let turn = connector.turns.number((link.id, v4)) as usize;
                 let its_turn = ways.get(turn % ways.len().max(1)).copied();
                 let stands_in = its_turn.is_some_and(|way| way.stream.is_some());
                 let best = ways.first().filter(|best| stands_in && best.stream.is_none());

@@ -3,6 +3,9 @@
 //!
 //! A gateway has only the questions that do not depend on links: the client chooses for both.
 
+pub(crate) mod places;
+mod spread;
+
 use std::cmp::Reverse;
 
 use super::connector::{Candidate, Connector};
@@ -85,7 +88,7 @@ impl PathPlan<'_> {
         let wanted = connector.announced_for(path.route.remote);
         Rank {
             stream,
-            distrusted: connector.distrusted.iter().any(|bad| bad.concerns(path.link)),
+            distrusted: connector.distrusted.has(path.link),
             link: link.unwrap_or(usize::MAX),
             elsewhere: wanted.is_some_and(|wanted| match path.transport() {
                 Transport::Udp => wanted != path.route.remote,
@@ -155,7 +158,7 @@ impl PathPlan<'_> {
         let by_turns = self.paths.active_id() != Some(path.id) && !self.is_without_udp();
         let spare = by_turns && !self.is_mesh() && self.is_spare(path);
         let of = (path.link?, path.route.local?.is_ipv4());
-        let number = connector.turn(of.0, of.1);
+        let number = connector.turns.number(of);
         let ways = connector.ways_in_family(of.1);
         let due = since + turn_time(number, ways);
         let waits = number as usize >= ways && self.is_idle_at(due);
