@@ -9,59 +9,25 @@
 
 use std::net::SocketAddr;
 
-use super::connector::Candidate;
+use super::candidate::Candidate;
 use super::{Context, Event, Side, Tunnel};
 use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::Path;
 use crate::session::index::EpochId;
-use crate::wire::control::{ADDRESSES_MAX, Control, Prefix};
-
-/// Where a gateway says that it is reached.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Announced {
-    /// One more with every change.
-    version: u32,
-    addresses: Vec<SocketAddr>,
-}
-
-impl Announced {
-    /// Changes what is said. Beyond [`ADDRESSES_MAX`] the last are left out.
-    pub(crate) fn set(&mut self, mut addresses: Vec<SocketAddr>) {
-        addresses.truncate(ADDRESSES_MAX);
-        if self.addresses != addresses {
-            self.addresses = addresses;
-            self.version = self.version.wrapping_add(1);
-        }
-    }
-}
-
-/// The gateway's networks, as its client knows them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Networks {
-    known: Vec<Prefix>,
-    /// The epoch in which they were told last.
-    told_in: Option<EpochId>,
-}
-
-impl Networks {
-    fn replace(&mut self, epoch: EpochId, networks: Vec<Prefix>) -> Vec<Prefix> {
-        self.told_in = Some(epoch);
-        std::mem::replace(&mut self.known, networks)
-    }
-}
+use crate::wire::control::{Control, Prefix};
 
 impl Tunnel {
     /// Gateway: tells the client where this node is reached, if it was not told yet. One such
     /// message is under way at a time: to whom cannot be reached, only the last word is worth
     /// telling.
     pub(crate) fn announce(&mut self, cx: &mut Context<'_>) {
-        let due = self.announced != cx.announced.version && !self.control.announces();
+        let due = self.announced != cx.announced.version() && !self.control.announces();
         if !self.at_gateway() || self.epochs.current.is_none() || !due {
             return;
         }
-        if self.control.push(cx.now, &Control::Addresses(cx.announced.addresses.clone())) {
-            self.announced = cx.announced.version;
+        if self.control.push(cx.now, &Control::Addresses(cx.announced.addresses().to_vec())) {
+            self.announced = cx.announced.version();
             self.send_control(cx);
         }
     }
@@ -103,8 +69,8 @@ impl Tunnel {
     ) {
         let Side::Client(connector) = &mut self.side else { return };
         let before = connector.networks.replace(epoch, networks);
-        if before != connector.networks.known {
-            let networks = connector.networks.known.clone();
+        if before != connector.networks.known() {
+            let networks = connector.networks.known().to_vec();
             cx.tell(Event::Networks { peer: self.key, networks });
         }
     }
@@ -113,7 +79,7 @@ impl Tunnel {
     /// does not say so.
     pub(crate) fn end_networks(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
         let Side::Client(connector) = &self.side else { return };
-        if connector.networks.told_in != Some(epoch) {
+        if !connector.networks.is_told_in(epoch) {
             self.take_networks(cx, epoch, Vec::new());
         }
     }

@@ -7,7 +7,8 @@
 
 use std::collections::VecDeque;
 
-use super::connector::{Attempt, Candidate, Parts, Round};
+use super::candidate::Candidate;
+use super::connector::{Attempt, Parts, Round};
 use super::{Context, Event, PeerState, Side, Tunnel};
 use crate::crypto::{Hello, Initiator};
 use crate::error::DropReason;

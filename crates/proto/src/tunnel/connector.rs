@@ -7,14 +7,15 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use super::announce::Networks;
+use super::announced::Networks;
+use super::candidate::Candidate;
 use super::keepalive::NatTimeout;
 use super::last_words::LastWords;
 use super::listening::Listening;
 use super::policing::Policing;
 use super::restart::Proof;
-use super::standby::{Turns, turn_time};
 use super::trust::Distrusted;
+use super::turns::{Turns, turn_time};
 use super::unanswered::Unanswered;
 use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
@@ -125,26 +126,6 @@ impl Round {
     /// One that begins at once, with `queue`.
     pub(crate) const fn new(now: Instant, pause: Duration, queue: VecDeque<Candidate>) -> Self {
         Self { started: now, next: now, pause, asked: 0, queue, attempts: VecDeque::new() }
-    }
-}
-
-/// A way to reach the gateway: from a link's address to one of the gateway's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) link: LinkId,
-    pub(crate) local: IpAddr,
-    pub(crate) remote: SocketAddr,
-    /// How a stream there is made; `None` for UDP.
-    pub(crate) stream: Option<u8>,
-}
-
-impl Candidate {
-    /// What carries datagrams there.
-    pub(crate) const fn transport(&self) -> Transport {
-        match self.stream {
-            Some(_) => Transport::Stream,
-            None => Transport::Udp,
-        }
     }
 }
 

@@ -10,11 +10,12 @@
 //! - `connect` (a client's handshakes), `keepalive` (NAT timeouts), `standby` (make before break);
 //! - `moving` (paths come into use and go), then `probing` (challenges, MTU), then `datagram`
 //!   (numbers, frames, control);
-//! - state, and queries on it: `paths`, `connector` (handshakes), `lost` (queue of lost packets),
+//! - state, and queries on it: `paths`, `plan` (how good each path is, when it is asked, which are
+//!   kept), `connector` (handshakes), `announced` (the gateway's addresses and networks), `trust`
+//!   (links that did badly), `unanswered` (links that never answered), `turns` (addresses that are
+//!   asked by turns), `candidate` (a way to the gateway), `lost` (queue of lost packets),
 //!   `last_words` (last feedback of paths that are gone), `listening` (a client that only
-//!   receives), `trust` (links that did badly), `plan` (how good each path is, when it is
-//!   asked, which are kept), `unanswered` (links that never answered), `status`;
-//!   and `context`.
+//!   receives), `status`; and `context`.
 
 use crate::crypto::Status;
 use crate::id::{PeerKey, SessionIndex};
@@ -35,6 +36,8 @@ use restart::Proof;
 use zeroize::Zeroizing;
 
 pub(crate) mod announce;
+pub(crate) mod announced;
+mod candidate;
 mod challenges;
 pub(crate) mod connect;
 pub(crate) mod connector;
@@ -60,13 +63,13 @@ mod silence;
 pub(crate) mod standby;
 mod status;
 pub(crate) mod trust;
+mod turns;
 pub(crate) mod unanswered;
 
 pub use connector::STREAMS_MAX;
 pub(crate) use context::Context;
 pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
-pub use policing::PolicedLink;
-pub use status::{PathStatus, PeerState, PeerStatus};
+pub use status::{PathStatus, PeerState, PeerStatus, PolicedLink};
 
 /// The keys and paths that lead to one peer.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Paths come, are taken into use, and go. A client keeps those that `spread` names beside the one
 //! in use: make before break.
 
-use super::connector::{Candidate, OpenSocket};
-use super::standby::SPARES_MAX;
+use super::candidate::Candidate;
+use super::connector::OpenSocket;
+use super::plan::SPARES_MAX;
 use super::{Context, Event, Side, Tunnel};
 use crate::id::{SocketId, Transport};
 use crate::outbox::Route;

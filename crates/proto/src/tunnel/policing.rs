@@ -7,37 +7,15 @@
 
 use std::net::IpAddr;
 
+use super::status::PolicedLink;
 use super::{Context, Side, Tunnel};
 use crate::id::{LinkId, PathSerial, Transport};
 use crate::path::PathId;
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use crate::wire::control::Control;
 
 /// Links of which this is remembered.
 const LINKS_MAX: usize = 8;
-/// A policer was noticed within this time, or it is gone: a controller feels for its rate at least
-/// every 36 s.
-const LASTS: Duration = Duration::from_secs(60);
-
-/// A link that polices UDP.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct PolicedLink {
-    /// The link.
-    pub link: LinkId,
-    /// What passes, in kilobits per second.
-    pub kbps: u32,
-    /// When that was noticed first.
-    pub since: Instant,
-    /// When it was noticed last.
-    pub told_at: Instant,
-}
-
-impl PolicedLink {
-    /// Whether it still does, as far as anybody can tell.
-    pub fn lasts(&self, now: Instant) -> bool {
-        now.saturating_since(self.told_at) < LASTS
-    }
-}
 
 /// All such links of a client, each by one of its addresses.
 #[derive(Debug, Default)]

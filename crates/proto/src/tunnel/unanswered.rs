@@ -7,8 +7,8 @@
 use std::net::IpAddr;
 
 use super::Link;
-use super::connector::Candidate;
-use super::standby::TURN;
+use super::candidate::Candidate;
+use super::turns::TURN;
 use crate::id::LinkId;
 use crate::time::Instant;
 

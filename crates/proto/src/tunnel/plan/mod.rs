@@ -8,14 +8,27 @@ mod spread;
 
 use std::cmp::Reverse;
 
-use super::connector::{Candidate, Connector};
+use super::candidate::Candidate;
+use super::connector::Connector;
 use super::paths::Paths;
-use super::standby::{CHECKED, IDLE, SPARE_ASKED, turn_time};
+use super::turns::turn_time;
 use crate::id::{LinkId, Transport};
 use crate::multipath::{Manager, Mode};
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
+
+/// Paths that are kept beside each other: the rest of [`PATHS_MAX`](crate::path::PATHS_MAX) is for
+/// moves and questions.
+pub(crate) const SPARES_MAX: usize = 12;
+/// How long after it was heard of last a spare path is asked, while anybody speaks.
+pub(crate) const CHECKED: Duration = Duration::from_secs(15);
+/// A session without an inner packet for this long is idle: what a spare path is asked waits.
+pub(crate) const IDLE: Duration = Duration::from_secs(10);
+/// How long a spare path is asked whether anybody speaks or not.
+pub(crate) const SPARE_ASKED: Duration = Duration::from_secs(60);
+
+const _: () = assert!(CHECKED.as_secs() < FRESH.as_secs());
 
 /// A path that was heard of within this time is trusted to carry as before. A NAT that forgets UDP
 /// sooner than in 30 s is rare.

@@ -6,13 +6,13 @@
 //! but by a better link than the one in use, until data has gone over to it. Knows links by their
 //! order, and by whether they are for when no other carries.
 
+use super::SPARES_MAX;
 use super::{PathPlan, Rank};
 use crate::id::{LinkId, Transport};
 use crate::multipath::{Mode, SUBFLOWS_MAX};
 use crate::path::{Health, Path, PathId};
 use crate::time::Instant;
-use crate::tunnel::connector::Candidate;
-use crate::tunnel::standby::SPARES_MAX;
+use crate::tunnel::candidate::Candidate;
 
 /// Streams that are kept beside one that stands in for UDP, whatever else there is to ask.
 const STREAMS_BESIDE: usize = 4;
