@@ -39,7 +39,7 @@ pub mod waiting;
 
 pub(crate) use pep::memory::Account;
 pub use pep::memory::Memory;
-pub use pep::resume::assist::Entrance;
+pub use pep::tcp::resume::assist::Entrance;
 pub use verdict::{Change, Passage, Verdict};
 
 use std::collections::BTreeSet;
@@ -51,9 +51,9 @@ use classify::{Known, classify};
 use live::Early;
 use order::Order;
 use pep::aggregate::Aggregate;
-use pep::breakoff::Broken;
 use pep::datagrams::Questions;
-use pep::narrow::{Race, Room};
+use pep::tcp::breakoff::Broken;
+use pep::tcp::narrow::{Race, Room};
 use pep::tcp::{Connection, Phase, State};
 use pep::unreached::Nowhere;
 use pep::worth::Networks;

@@ -7,13 +7,11 @@
 
 use std::fmt;
 
+use super::Flows;
 use super::classify::Class;
 use super::priority::Level;
 use super::rules::By;
 use super::tuple::Tuple;
-use super::{Flows, Hold};
-use crate::flow::pep::memory::NoRoom;
-use crate::flow::pep::tcp::{Connection, Phase, State};
 use crate::multipath::codel::Bound;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
@@ -190,87 +188,6 @@ impl FlowReport {
         if matches!(self.why, Why::Spoken | Why::Wanted | Why::Raced | Why::InTurn | Why::TooMuch) {
             self.why = Why::AtOnce;
         }
-    }
-}
-
-impl Connection {
-    /// Whether there is nothing to tell of it.
-    pub(super) const fn is_over(&self) -> bool {
-        matches!((&self.phase, self.state), (Phase::Normal, State::Closed))
-    }
-
-    pub(super) fn report(&self, now: Instant, is_up: bool) -> FlowReport {
-        let owed = self.promised.map_or(0, |promised| promised.beyond(self.local.acked));
-        FlowReport {
-            tuple: self.tuple,
-            class: self.class,
-            level: self.room.level(),
-            narrowed_to: self.room.window(),
-            queue: None,
-            state: match &self.phase {
-                Phase::Normal => FlowState::Normal,
-                Phase::Held(_) => FlowState::Suspended,
-                Phase::Resumed(_) if self.is_assisted() => FlowState::Assisted,
-                Phase::Resumed(_) => FlowState::Resuming,
-                Phase::Broken(_) => FlowState::Broken,
-            },
-            stage: match self.state {
-                State::Opening => Stage::Opening,
-                State::Established => Stage::Established,
-                State::HalfClosed => Stage::Closing,
-                State::Closed => Stage::Closed,
-            },
-            held_bytes: self.cache.len() + self.heads.len(),
-            owed_bytes: owed,
-            idle: now.saturating_since(self.used_at),
-            sent: self.local.acked.0,
-            received: self.remote.acked.0,
-            path: None,
-            why: self.why(is_up),
-        }
-    }
-
-    fn why(&self, is_up: bool) -> Why {
-        match &self.phase {
-            Phase::Broken(_) => Why::Lost,
-            Phase::Resumed(_) if self.is_assisted() => Why::Assisted,
-            Phase::Resumed(_) if self.promised.is_some() => Why::Delivering,
-            Phase::Resumed(_) => Why::SentAgain,
-            Phase::Held(_) if self.state == State::Closed => Why::Ended,
-            Phase::Held(_) if self.promised.is_some() => Why::Acknowledged,
-            Phase::Held(held) if held.is_being_recorded() => Why::Recording,
-            Phase::Held(_) if self.outstanding() == 0 && self.heads.is_empty() => Why::Quiet,
-            Phase::Held(_) => self.in_part().map_or(Why::Kept, Why::KeptInPart),
-            Phase::Normal if self.choice.hold == Hold::Off => Why::LeftAlone(self.choice.by),
-            Phase::Normal if !is_up => Why::Quiet,
-            Phase::Normal => self.excluded().map_or(Why::Carried, Why::CarriedInPart),
-        }
-    }
-
-    /// Why not all that is on its way is kept; `None` where all is.
-    fn in_part(&self) -> Option<Because> {
-        self.excluded().or_else(|| match (self.covered(), self.cache.no_room()) {
-            (Some(_), _) => None,
-            (None, Some(NoRoom::InShare)) => Some(Because::Share),
-            (None, Some(NoRoom::ForPeer)) => Some(Because::PeerShare),
-            (None, Some(NoRoom::AtAll)) => Some(Because::Memory),
-            (None, Some(NoRoom::ForThis)) => Some(Because::Worth),
-            (None, None) => Some(Because::Missing),
-        })
-    }
-
-    /// Why it cannot be spoken for, whatever room there is; `None` where it can.
-    fn excluded(&self) -> Option<Because> {
-        if self.is_kept() {
-            return None;
-        }
-        Some(match (self.choice.hold, self.terms) {
-            (Hold::Reinject | Hold::Off, _) => Because::Chosen(self.choice.by),
-            (Hold::Full, None) if self.state == State::Opening => Because::Opening,
-            (Hold::Full, None) => Because::Midst,
-            (Hold::Full, Some(terms)) if terms.closed_to_others => Because::ClosedToOthers,
-            (Hold::Full, Some(_)) => Because::Opening,
-        })
     }
 }
 

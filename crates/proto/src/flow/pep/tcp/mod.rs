@@ -9,14 +9,23 @@
 //! filtering in IP Filter"; `nf_conntrack_proto_tcp` of Linux), nor what acknowledges what was
 //! never sent (RFC 5961, 5.2), and a reset counts with the very number that is expected (3.2).
 
-use super::breakoff::Broken;
+pub(in crate::flow) mod breakoff;
+pub(in crate::flow) mod hold;
+pub(in crate::flow) mod narrow;
+mod packet;
+mod progress;
+mod report;
+pub(in crate::flow) mod resume;
+mod speak;
+
+use self::breakoff::Broken;
+use self::hold::Held;
+use self::narrow::Room;
+use self::resume::Resumed;
 use super::cache::Cache;
 use super::heads::Heads;
-use super::hold::Held;
 use super::memory::Memory;
-use super::narrow::Room;
 use super::patience::Patience;
-use super::resume::Resumed;
 use super::trip::Trip;
 use crate::flow::Hold;
 use crate::flow::classify::Class;

@@ -27,9 +27,9 @@
 //! windows in more than [`SCALE_MAX`] allows. SYN and RST are never touched, and a window of the
 //! local side's own that is smaller stands.
 
-use super::memory::Memory;
-use super::tcp::{Connection, State};
+use super::{Connection, State};
 use crate::flow::Flows;
+use crate::flow::pep::memory::Memory;
 use crate::flow::priority::{Level, Priorities};
 use crate::flow::table::{Place, Table};
 use crate::flow::tuple::{Direction, Tuple};

@@ -1,8 +1,8 @@
 //! What the remote side answers while something is sent in the local side's place: what that means
 //! for what is owed, and what of it the local side hears.
 
-use super::super::tcp::{Connection, Phase};
 use super::{TRIES_SHUT, Told};
+use crate::flow::pep::tcp::{Connection, Phase};
 use crate::time::Instant;
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment};

@@ -7,9 +7,9 @@
 //! reset may be lost. Neither question nor answer reaches the other end. Who refuses has no such
 //! connection, nor has who takes the question for the beginning of a new one, or says nothing.
 
-use super::memory::Memory;
-use super::tcp::{Connection, Phase, Side, State};
+use super::{Connection, Phase, Side, State};
 use crate::flow::Output;
+use crate::flow::pep::memory::Memory;
 use crate::flow::tuple::Direction;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Made, Segment, Seq};

@@ -3,7 +3,7 @@
 
 use super::resume::Resumed;
 use super::resume::assist::Assisted;
-use super::tcp::{Connection, Phase};
+use super::{Connection, Phase};
 use crate::wire::tcp::{Flags, Seq, TIMESTAMPS_PADDED};
 
 impl Connection {

@@ -12,10 +12,10 @@
 //! A sender that was already slowed down by a time-out is let go on into the memory until it is as
 //! fast again as it was, within its share (Equations 4.6 to 4.8).
 
-use super::cache::Payload;
-use super::memory::Memory;
-use super::share;
-use super::tcp::{Connection, Phase, State};
+use super::{Connection, Phase, State};
+use crate::flow::pep::cache::Payload;
+use crate::flow::pep::memory::Memory;
+use crate::flow::pep::share;
 use crate::flow::{Hold, Output};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;

@@ -29,10 +29,10 @@
 
 use std::ops::RangeInclusive;
 
-use super::super::memory::Memory;
-use super::super::tcp::{Connection, Phase, State};
 use super::{FLIGHT_MIN, RATE_MIN, Resumed, Told, to_nanos};
 use crate::flow::classify::Class;
+use crate::flow::pep::memory::Memory;
+use crate::flow::pep::tcp::{Connection, Phase, State};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment, Seq};
 

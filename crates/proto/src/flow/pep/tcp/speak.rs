@@ -4,8 +4,8 @@
 //! Decides how such a segment looks. When one is said, and up to where it acknowledges or gives
 //! room, is for `hold` and `resume` to say.
 
-use super::cache::Again;
-use super::tcp::{Connection, Phase};
+use super::{Connection, Phase};
+use crate::flow::pep::cache::Again;
 use crate::flow::tuple::Direction;
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Made, Segment, Seq, Timestamps};

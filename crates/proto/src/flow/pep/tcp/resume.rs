@@ -13,10 +13,10 @@ mod answers;
 pub(in crate::flow) mod assist;
 mod recovery;
 
-use super::cache::Again;
-use super::memory::Memory;
-use super::tcp::{Connection, Phase, State};
+use super::{Connection, Phase, State};
 use crate::flow::Output;
+use crate::flow::pep::cache::Again;
+use crate::flow::pep::memory::Memory;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment, Seq};
