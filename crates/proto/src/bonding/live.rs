@@ -18,7 +18,7 @@ use crate::error::DropReason;
 use crate::flow::Flows;
 use crate::flow::classify::Class;
 use crate::flow::live::{Allowance, LiveFlow, Spent};
-use crate::flow::table::Place;
+use crate::flow::place::Place;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::Draft;
 use crate::pack;

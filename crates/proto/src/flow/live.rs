@@ -6,19 +6,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Flows;
-use super::record::Flow;
-use super::rtp::{Header, Likeness};
-use super::table::Place;
-use super::tuple::{Direction, Tuple};
+use super::rtp::Likeness;
+use super::tuple::Tuple;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wire::control::{ENDS_MAX, End};
-use crate::wire::inner::{InnerPacket, Pieces};
 
 /// What is more than may leave early waits its turn for so long.
 const WAITS: Duration = Duration::from_secs(1);
-const UDP_HEADER: usize = 8;
 
 /// Where what is wanted early goes, as its user says.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -45,7 +40,7 @@ impl Early {
 
     /// Whether a flow is meant: one of its ends is there. A gateway sees that on the other side
     /// than its client does.
-    fn means(&self, tuple: &Tuple) -> bool {
+    pub(super) fn means(&self, tuple: &Tuple) -> bool {
         let is_there = |end: &End, (address, port): (IpAddr, u16)| {
             end.network.contains(address) && end.port.is_none_or(|one| one == port)
         };
@@ -127,77 +122,6 @@ impl LiveFlow {
     }
 }
 
-impl Flows {
-    /// What is wanted early from now on. Flows that are known are judged anew.
-    pub fn set_early(&mut self, early: Early) {
-        for flow in self.table.flows_mut() {
-            let is_wanted_early = early.means(&flow.tuple);
-            if let Some(live) = &mut flow.live {
-                live.is_wanted_early = is_wanted_early;
-            }
-        }
-        self.early = early;
-    }
-
-    /// What is wanted early.
-    pub const fn early(&self) -> &Early {
-        &self.early
-    }
-
-    /// Takes notice of a packet that passes in `direction`. Returns where its flow is known, if it
-    /// is one that may be of no use late: by UDP, or wanted early.
-    pub fn observe(
-        &mut self,
-        now: Instant,
-        direction: Direction,
-        packet: &InnerPacket<'_>,
-    ) -> Option<Place> {
-        if !packet.is_udp() && self.early.is_empty() {
-            return None;
-        }
-        let tuple = Tuple::of(&packet.headers, direction)?;
-        let is_wanted_early = self.early.means(&tuple);
-        if !packet.is_udp() && !is_wanted_early {
-            return None;
-        }
-        let place = self.table.observe(now, &tuple);
-        let live = self.table.flow_mut(place)?.live.get_or_insert_default();
-        (live.observed_at, live.is_wanted_early) = (now, is_wanted_early);
-        let carried = match direction {
-            Direction::Out => &mut live.carried.0,
-            Direction::In => &mut live.carried.1,
-        };
-        *carried = carried.wrapping_add(u32::try_from(packet.len()).unwrap_or_default());
-        if packet.is_udp() {
-            let at = packet.headers.transport;
-            let header = at.and_then(|at| rtp_header(packet.pieces, at + UDP_HEADER));
-            live.likeness.note(direction == Direction::Out, header);
-        }
-        Some(place)
-    }
-
-    /// The flow at a place.
-    pub fn flow(&self, place: Place) -> Option<&Flow> {
-        self.table.flow(place)
-    }
-
-    /// Whether the flow at a place is of no use late, to change.
-    pub(crate) fn live_mut(&mut self, place: Place) -> Option<&mut LiveFlow> {
-        self.table.flow_mut(place)?.live.as_deref_mut()
-    }
-
-    /// The flow of a packet that passes in `direction`, if it is known.
-    pub fn flow_of(&self, packet: &InnerPacket<'_>, direction: Direction) -> Option<&Flow> {
-        self.flow(self.table.place_of(&Tuple::of(&packet.headers, direction)?)?)
-    }
-}
-
-/// The RTP header in a packet whose UDP payload begins at `at`.
-fn rtp_header(packet: Pieces<'_>, at: usize) -> Option<Header> {
-    let len = packet.len().checked_sub(at)?;
-    Header::parse(packet.head.get(at..)?, len)
-}
-
 /// How an inner packet came, as far as it matters to what is live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Came {
@@ -207,21 +131,6 @@ pub enum Came {
     Beside(PathId),
     /// In its turn, by whichever of several.
     InTurn,
-}
-
-impl Flows {
-    /// An inner packet has come that the peer may send.
-    pub fn hear(&mut self, now: Instant, came: Came, packet: &InnerPacket<'_>) {
-        if let Some(place) = self.observe(now, Direction::In, packet)
-            && let Came::Beside(path) = came
-            && let Some(flow) = self.live_mut(place)
-        {
-            flow.came = Some((path, now));
-            if flow.leaves == Some(path) {
-                flow.came_back_at = Some(now);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 use super::*;
+use crate::flow::Flows;
 use crate::flow::Hold;
 use crate::flow::classify::Class;
+use crate::flow::record::Flow;
 use crate::flow::table::OTHERS_MAX;
+use crate::flow::tuple::Direction;
 use crate::time::Duration;
 use crate::wire::control::Prefix;
+use crate::wire::inner::InnerPacket;
 use crate::wire::inner::{TCP, UDP};
 
 /// A packet of 13 bytes of payload between these ports, which is RTP of a call or is not.

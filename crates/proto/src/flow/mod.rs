@@ -23,9 +23,11 @@
 pub mod clamp;
 pub mod classify;
 pub mod live;
+mod observe;
 mod order;
 mod packet;
 mod pep;
+pub mod place;
 pub mod priority;
 pub mod record;
 pub mod report;
@@ -57,8 +59,9 @@ use pep::tcp::narrow::{Race, Room};
 use pep::tcp::{Connection, Phase, State};
 use pep::unreached::Nowhere;
 use pep::worth::Networks;
+use place::Place;
 use rules::{Assist, Rules};
-use table::{Place, Table};
+use table::Table;
 use tuple::{Direction, Tuple};
 
 /// Connections whose last word is repeated while there is no way.

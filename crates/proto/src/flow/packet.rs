@@ -4,7 +4,7 @@
 //! [`Flows::poll`], and by which path anything goes is not known here.
 
 use super::classify::{Known, classify};
-use super::table::Place;
+use super::place::Place;
 use super::tuple::{Direction, Tuple};
 use super::verdict::{Passage, Verdict};
 use super::{Assists, Flows};

@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 
 use super::classify::Class;
 use super::live::LiveFlow;
+use super::place::Place;
 use super::record::Flow;
 use super::tuple::{Direction, Tuple};
 use crate::flow::pep::predict::Prediction;
@@ -45,18 +46,6 @@ const INDEX_MIN: usize = 16;
 const EMPTY: u32 = u32::MAX;
 
 const _: () = assert!(OTHERS_MAX * (size_of::<Flow>() + size_of::<LiveFlow>()) <= 40 * 1_024);
-
-/// Where a flow stands in its table.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place(u32);
-
-#[cfg(test)]
-impl Place {
-    /// The place of this number.
-    pub(super) const fn numbered(number: u32) -> Self {
-        Self(number)
-    }
-}
 
 /// All flows of a session.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@
 //! `bonding::retransmit` leaves out repairs that would be too late.
 
 use super::classify::Class;
+use super::place::Place;
 use super::priority::Level;
-use super::table::Place;
 use super::tuple::Direction;
 use super::{Flows, hash};
 use crate::ablation::{Ablation, Heuristic};

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::flow::table::Place;
+use crate::flow::place::Place;
 use crate::time::{Duration, Instant};
 
 /// What may be on its way before anything was heard: ten segments (RFC 6928).

@@ -6,7 +6,7 @@
 //! know of such a one which connection it is of and what it says. Knows nothing of how far that
 //! connection is: whether the number is the next is for `tcp` to say.
 
-use crate::flow::table::Place;
+use crate::flow::place::Place;
 use crate::wire::inner::{IPV4_HEADER, IPV6_HEADER, Pieces};
 use crate::wire::tcp::{Flags, HEADER_MAX, Segment};
 

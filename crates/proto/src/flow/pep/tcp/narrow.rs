@@ -30,8 +30,9 @@
 use super::{Connection, State};
 use crate::flow::Flows;
 use crate::flow::pep::memory::Memory;
+use crate::flow::place::Place;
 use crate::flow::priority::{Level, Priorities};
-use crate::flow::table::{Place, Table};
+use crate::flow::table::Table;
 use crate::flow::tuple::{Direction, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;

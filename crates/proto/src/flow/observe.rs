@@ -1,0 +1,96 @@
+//! Takes notice of packets: which flow each is of, and what that shows of realtime flows.
+
+use super::Flows;
+use super::live::{Came, Early, LiveFlow};
+use super::place::Place;
+use super::record::Flow;
+use super::rtp::Header;
+use super::tuple::{Direction, Tuple};
+use crate::time::Instant;
+use crate::wire::inner::{InnerPacket, Pieces};
+
+const UDP_HEADER: usize = 8;
+
+impl Flows {
+    /// What is wanted early from now on. Flows that are known are judged anew.
+    pub fn set_early(&mut self, early: Early) {
+        for flow in self.table.flows_mut() {
+            let is_wanted_early = early.means(&flow.tuple);
+            if let Some(live) = &mut flow.live {
+                live.is_wanted_early = is_wanted_early;
+            }
+        }
+        self.early = early;
+    }
+
+    /// What is wanted early.
+    pub const fn early(&self) -> &Early {
+        &self.early
+    }
+
+    /// Takes notice of a packet that passes in `direction`. Returns where its flow is known, if it
+    /// is one that may be of no use late: by UDP, or wanted early.
+    pub fn observe(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        packet: &InnerPacket<'_>,
+    ) -> Option<Place> {
+        if !packet.is_udp() && self.early.is_empty() {
+            return None;
+        }
+        let tuple = Tuple::of(&packet.headers, direction)?;
+        let is_wanted_early = self.early.means(&tuple);
+        if !packet.is_udp() && !is_wanted_early {
+            return None;
+        }
+        let place = self.table.observe(now, &tuple);
+        let live = self.table.flow_mut(place)?.live.get_or_insert_default();
+        (live.observed_at, live.is_wanted_early) = (now, is_wanted_early);
+        let carried = match direction {
+            Direction::Out => &mut live.carried.0,
+            Direction::In => &mut live.carried.1,
+        };
+        *carried = carried.wrapping_add(u32::try_from(packet.len()).unwrap_or_default());
+        if packet.is_udp() {
+            let at = packet.headers.transport;
+            let header = at.and_then(|at| rtp_header(packet.pieces, at + UDP_HEADER));
+            live.likeness.note(direction == Direction::Out, header);
+        }
+        Some(place)
+    }
+
+    /// The flow at a place.
+    pub fn flow(&self, place: Place) -> Option<&Flow> {
+        self.table.flow(place)
+    }
+
+    /// Whether the flow at a place is of no use late, to change.
+    pub(crate) fn live_mut(&mut self, place: Place) -> Option<&mut LiveFlow> {
+        self.table.flow_mut(place)?.live.as_deref_mut()
+    }
+
+    /// The flow of a packet that passes in `direction`, if it is known.
+    pub fn flow_of(&self, packet: &InnerPacket<'_>, direction: Direction) -> Option<&Flow> {
+        self.flow(self.table.place_of(&Tuple::of(&packet.headers, direction)?)?)
+    }
+
+    /// An inner packet has come that the peer may send.
+    pub fn hear(&mut self, now: Instant, came: Came, packet: &InnerPacket<'_>) {
+        if let Some(place) = self.observe(now, Direction::In, packet)
+            && let Came::Beside(path) = came
+            && let Some(flow) = self.live_mut(place)
+        {
+            flow.came = Some((path, now));
+            if flow.leaves == Some(path) {
+                flow.came_back_at = Some(now);
+            }
+        }
+    }
+}
+
+/// The RTP header in a packet whose UDP payload begins at `at`.
+fn rtp_header(packet: Pieces<'_>, at: usize) -> Option<Header> {
+    let len = packet.len().checked_sub(at)?;
+    Header::parse(packet.head.get(at..)?, len)
+}
