@@ -112,6 +112,9 @@ fn a_gateway_of_root_runs_as_its_own_user() {
         for (path, owner) in of_node() {
             assert_eq!(owner == ROVE, !path.ends_with("operator.key"), "{path} is of {owner}");
         }
+        // While no gateway runs, its interface is for nobody else.
+        let interface = sh("nsenter --net=/run/netns/gateway ip -details link show rove-gw");
+        assert!(interface.contains("user rove "), "{interface}");
         // A process with this user and these capabilities cannot access root's files.
         let secret = lab.dir.path().join("secret");
         fs::write(&secret, "").unwrap();

@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use super::{Offload, TunOptions};
+use super::{Offload, TunOptions, vnet::VNET_LEN};
 use crate::error::Error;
 
 const TUN_DEVICE: &str = "/dev/net/tun";
@@ -44,6 +44,10 @@ pub(super) fn open(options: TunOptions<'_>) -> Result<Device, Error> {
         .map_err(open_error)?;
     let adopted = index_of(options.name).is_some();
     let (name, vnet_header) = attach(&file, options)?;
+    set_owner(&file)?;
+    if vnet_header {
+        set_header_size(&file)?;
+    }
     set_persistent(&file, options.persistent)?;
     let (tcp, udp) = if vnet_header { agree_on_offload(&file) } else { (false, false) };
     let offload = Offload { vnet_header, tcp, udp };
@@ -111,6 +115,27 @@ fn try_attach(file: &File, name: &str, flags: libc::c_int) -> io::Result<String>
     }
     let name = request.ifr_name.iter().take_while(|&&byte| byte != 0);
     Ok(name.map(|&byte| char::from(byte as u8)).collect())
+}
+
+/// Only this process's user may take the interface while no process has it, besides who may
+/// administer the network. Without an owner everybody might (`tun_not_capable` in
+/// drivers/net/tun.c), and send and read as every client of a gateway that is being restarted.
+fn set_owner(file: &File) -> Result<(), Error> {
+    // SAFETY: takes no arguments and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    set(file, libc::TUNSETOWNER, libc::c_ulong::from(user))
+        .map_err(|error| Error::os("give the TUN to its user", error))
+}
+
+/// A persistent interface may have another size from its last user.
+fn set_header_size(file: &File) -> Result<(), Error> {
+    let size = VNET_LEN as libc::c_int;
+    // SAFETY: TUNSETVNETHDRSZ reads one integer, which lives through the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const size) };
+    if result < 0 {
+        return Err(Error::os("set the size of the TUN's headers", io::Error::last_os_error()));
+    }
+    Ok(())
 }
 
 fn set_persistent(file: &File, persistent: bool) -> Result<(), Error> {
