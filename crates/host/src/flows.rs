@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rove_api::{self as api, Flow, Flows, LinkMode, Node};
 use rove_proto::flow::Hold;
-use rove_proto::flow::report::{FlowReport, FlowState, Stage};
+use rove_proto::flow::report::{FlowReport, FlowState, Stage, Why};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
 use rove_proto::node::PeerStatus;
@@ -199,8 +199,9 @@ fn flow(
         owed_bytes: report.owed_bytes,
         state: state.label().to_owned(),
         stage: stage.label().to_owned(),
-        answered: match tuple.protocol {
-            TCP => *stage != Stage::Opening,
+        answered: match (report.why, tuple.protocol) {
+            (Why::Refused | Why::RefusedOnTheWay | Why::NoWay, _) => true,
+            (_, TCP) => *stage != Stage::Opening,
             _ => report.received != 0,
         },
         idle_ms: ms(report.idle),
