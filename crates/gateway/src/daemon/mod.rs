@@ -100,7 +100,9 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
     let sockets = listening.open_all(&gateway.config.listen)?;
     let (entrances, streams) = Entrances::begin(&gateway.config)?;
     let listener = Listener::bind(&socket)?;
-    let (took_over, stands) = (applier.has_leftovers(), applier.firewall_stands());
+    let track = gateway.config.firewall && conntrack::is_used_by_others();
+    plan.firewall = firewall(&gateway, &present, track, &listening, &entrances);
+    let (took_over, stands) = (applier.has_leftovers(), applier.firewall_stands(&plan));
     let tun = applier.open_device(&plan)?;
     confine::to(&[home.dir(), &gateway.store_directory()])?;
 
@@ -117,7 +119,7 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
         applier,
         host: Host::default(),
         plan: Plan::default(),
-        others_track: false,
+        others_track: track,
         data,
         listening,
         entrances,
@@ -476,7 +478,6 @@ impl Daemon {
 
     /// The first plan. After an error nothing stays, unless an earlier gateway left it.
     fn raise(&mut self, took_over: bool) -> Result<()> {
-        self.others_track = self.gateway.config.firewall && conntrack::is_used_by_others();
         if let Err(error) = self.apply() {
             if !took_over {
                 self.applier.undo()?;

@@ -162,6 +162,17 @@ fn remove(what: &'static str, table: &str) -> Result<(), Error> {
     }
 }
 
+/// Whether the kernel has as many rules as [`install_gateway`] sets for `gate`. Which rules these
+/// are is not compared: the kernel lists them in another form.
+pub(crate) fn has_gateway(gate: &Gate) -> bool {
+    let commands = [gateway::gateway(gate), gateway::arp(gate)].concat();
+    let set = commands.iter().filter(|command| command["add"]["rule"].is_object()).count();
+    let tables = [("inet", GATEWAY_TABLE), ("arp", GATEWAY_TABLE)];
+    let listed = |(family, table)| list(family, table, Sets::Left).ok();
+    let listed: Vec<Value> = tables.into_iter().filter_map(listed).collect();
+    listed.iter().map(|table| entries(table, "rule").count()).sum::<usize>() == set
+}
+
 /// The kernel's listing of these tables of Rove, by family and name, for comparison with an earlier
 /// listing. It leaves out handles, which change with every transaction. `None` if the first table
 /// is missing.

@@ -518,16 +518,19 @@ impl Applier {
         self.entries.iter().any(|held| !held.confirmed && !held.is_kill_switch())
     }
 
-    /// Whether the firewall that an earlier gateway left is in the kernel, so that packets may flow
-    /// before [`Applier::apply`]. Only its table is looked for, not each rule.
-    pub fn firewall_stands(&self) -> bool {
-        let mut left = self.entries.iter().filter(|held| !held.confirmed);
-        let firewall = left.find(|held| matches!(held.entry.item, Item::Gateway(_)));
-        !self.rebooted
-            && firewall.is_some_and(|held| {
-                let tables = &held.entry.item.filter_tables()[..1];
-                nft::listing(tables, nft::Sets::Left).is_ok_and(|table| table.is_some())
-            })
+    /// Whether the firewall that `plan` wants is what an earlier gateway left, and in the kernel
+    /// since this boot: then packets may flow before [`Applier::apply`]. The rules are counted.
+    pub fn firewall_stands(&self, plan: &Plan) -> bool {
+        let is_left = |item: &Item| {
+            let mut left = self.entries.iter().filter(|held| !held.confirmed);
+            left.any(|held| held.entry.item == *item)
+        };
+        let Ok((wanted, _)) = self.wanted(&fitting(plan)) else { return false };
+        let stands = |item: &Item| {
+            let Item::Gateway(gate) = item else { return false };
+            is_left(item) && nft::has_gateway(gate)
+        };
+        !self.rebooted && wanted.iter().any(stands)
     }
 
     /// Whether the interface called `device` is a TUN of a plan, also of an earlier process's plan
