@@ -8,6 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
@@ -20,7 +21,7 @@ const SERVER: [&str; 2] = ["198.51.100.80", "2001:db8:b::2"];
 const INNER: [&str; 2] = ["10.77.0.2", "fd77::2"];
 /// Datagrams are numbered by their destination port.
 const FIRST_PORT: u16 = 10_000;
-const PORTS: u16 = 50_000;
+const PORTS: u16 = 25_000;
 const TICK: Duration = Duration::from_millis(1);
 
 /// By family: the source addresses of the datagrams that a server received, by port.
@@ -58,12 +59,13 @@ struct Program {
 }
 
 impl Program {
-    fn start() -> Self {
+    /// One whose datagrams go to these ports, one after the other.
+    fn start(ports: Range<u16>) -> Self {
         let enough = Arc::<AtomicBool>::default();
         let (told, told_too) = (Arc::clone(&enough), Arc::clone(&enough));
         let datagrams = inside("client", move || {
             let mut failed = BTreeMap::new();
-            for port in FIRST_PORT..FIRST_PORT + PORTS {
+            for port in ports {
                 for (server, from) in SERVER.into_iter().zip(["0.0.0.0:0", "[::]:0"]) {
                     let to = SocketAddr::new(server.parse().unwrap(), port);
                     let sent = UdpSocket::bind(from).unwrap().send_to(b"secret", to);
@@ -113,10 +115,12 @@ fn note(
     }
 }
 
-/// The ports of the datagrams that came by the tunnel, and of the others.
-fn sides(heard: &Heard, at: usize) -> [Vec<u16>; 2] {
+/// Those of `ports` to which datagrams came by the tunnel, and otherwise. What an earlier program
+/// sent may come late, and has other ports.
+fn sides(heard: &Heard, at: usize, ports: &Range<u16>) -> [Vec<u16>; 2] {
     let inner: IpAddr = INNER[at].parse().unwrap();
-    let (inside, outside) = heard[at].iter().partition::<Vec<_>, _>(|(_, from)| **from == inner);
+    let of_ports = heard[at].range(ports.clone());
+    let (inside, outside) = of_ports.partition::<Vec<_>, _>(|(_, from)| **from == inner);
     [inside, outside].map(|side| side.into_iter().map(|(port, _)| *port).collect())
 }
 
@@ -141,11 +145,12 @@ fn every_packet_has_a_route_while_the_tunnel_begins_and_ends() {
         lab.rove("client", "down").ok();
         let some = "--route 198.51.100.0/24 --route 2001:db8:b::/64";
         for options in ["", some, "--kill-switch"] {
-            let begins = Program::start();
+            let ports = FIRST_PORT..FIRST_PORT + PORTS;
+            let begins = Program::start(ports.clone());
             wait_until("it speaks", || heard.lock().unwrap()[1].len() > 20);
             let client = up(&lab, options);
             wait_until("the tunnel is used", || {
-                (0..2).all(|at| sides(&heard.lock().unwrap(), at)[0].len() > 20)
+                (0..2).all(|at| sides(&heard.lock().unwrap(), at, &ports)[0].len() > 20)
             });
             let failed = begins.stop();
             // Behind a kill switch nothing leaves from the start until there is a tunnel.
@@ -154,23 +159,24 @@ fn every_packet_has_a_route_while_the_tunnel_begins_and_ends() {
             }
             let begun = std::mem::take(&mut *heard.lock().unwrap());
             for at in 0..2 {
-                let [inside, outside] = sides(&begun, at);
+                let [inside, outside] = sides(&begun, at, &ports);
                 assert!(outside.last() < inside.first(), "{options}: in clear after the tunnel");
             }
 
-            let ends = Program::start();
+            let ports = FIRST_PORT + PORTS..FIRST_PORT + 2 * PORTS;
+            let ends = Program::start(ports.clone());
             wait_until("it speaks", || {
-                (0..2).all(|at| sides(&heard.lock().unwrap(), at)[0].len() > 20)
+                (0..2).all(|at| sides(&heard.lock().unwrap(), at, &ports)[0].len() > 20)
             });
             lab.rove("client", "down").ok();
             drop(client);
             wait_until("the tunnel is not used", || {
-                (0..2).all(|at| sides(&heard.lock().unwrap(), at)[1].len() > 20)
+                (0..2).all(|at| sides(&heard.lock().unwrap(), at, &ports)[1].len() > 20)
             });
             assert_eq!(ends.stop(), BTreeMap::new(), "down {options}");
             let ended = std::mem::take(&mut *heard.lock().unwrap());
             for at in 0..2 {
-                let [inside, outside] = sides(&ended, at);
+                let [inside, outside] = sides(&ended, at, &ports);
                 assert!(inside.last() < outside.first(), "{options}: the tunnel after its end");
             }
         }
