@@ -86,7 +86,7 @@ pub enum Sends {
 /// The congestion controller of a path: why this end does not send more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Controller {
-    /// What it knows about the path.
+    /// How far the controller knows the path.
     pub phase: ControllerPhase,
     /// Estimated rate of the path, in Mbit/s of UDP payload; 0 before the first feedback.
     pub rate_mbps: f64,

@@ -242,7 +242,7 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
     }
 }
 
-/// That it carries, and of the first link that limits UDP what people can try.
+/// Says that the session carries. If links limit UDP, names the first one and what people can try.
 fn carrying_by(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
     let limited = peer.policed.iter().filter(|policed| policed.lasts(now));
     let named = limited.filter_map(|policed| Some((policed, around.links.get(&policed.link.0)?)));

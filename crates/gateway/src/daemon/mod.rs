@@ -1,9 +1,10 @@
 //! A running gateway: the ledger's decisions become commands for the core, the core's questions are
 //! answered from the ledger.
 //!
-//! The order at start: everything that can be wrong is found before anything is touched. At the end
-//! the TUN, NAT and routes stay, so that a restart keeps every connection; `rove gateway run` finds
-//! and reconciles them.
+//! The order at start: everything that can be wrong is found before anything is touched. Clients
+//! are answered when the firewall stands. At the end the TUN, NAT and routes stay, so that a
+//! restart keeps every connection. `rove gateway run` finds and reconciles them. If it finds its
+//! own firewall, whole and unchanged, it answers clients first.
 
 mod admission;
 mod entrances;

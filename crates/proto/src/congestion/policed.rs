@@ -3,13 +3,12 @@
 //!
 //! `ceiling` finds by experiment that less is lost when less is sent. Random loss does not do that.
 //! Bursts of losses seem to by chance, but they are in few of the feedbacks. A full queue does, but
-//! what comes shortly after a lost datagram has waited there. So the path is policed if ceilings
-//! are
-//! found again at one rate, or one with much loss, if losses come by themselves and nothing waited.
+//! what comes shortly after a lost datagram has waited there. So the path is policed if nothing
+//! waited, losses are spread, and ceilings are found again at one rate, or once with much loss.
 //! BBR's `lt_bw` also asks for one rate (Linux, `net/ipv4/tcp_bbr.c`).
 //!
-//! Does not know what is policed. Limits: a queue shorter than a fortieth of the round trip looks
-//! like a policer. One who sends less than passes notices nothing.
+//! Does not know what is policed, and changes no rate. Limits: a queue shorter than a fortieth of
+//! the round trip looks like a policer. A sender below the policer's rate notices nothing.
 
 use super::Controller;
 use super::ceiling::Found;
@@ -23,8 +22,7 @@ const ENOUGH: u8 = 2;
 /// chance.
 const APART: f64 = 0.6;
 /// With this lost part and so many such feedbacks one experiment is enough: where a link is away
-/// for
-/// a moment there are one or two.
+/// for a moment, there are one or two.
 const SURE: (f64, u32) = (0.25, 5);
 /// Two ceilings are one if their rates differ by less than this part (`bbr_lt_bw_ratio`).
 const SAME: f64 = 0.125;

@@ -1,7 +1,7 @@
-//! Realtime flows: which flows are observed as such, which ones their user wants early, and how
-//! much of a flow may leave early.
+//! What is known of a realtime flow: whether its user wants it early, how much of it may leave
+//! early, and by which paths it leaves and comes.
 //!
-//! This module decides nothing about paths. It only stores by which paths a flow leaves and comes.
+//! Decides nothing about paths, and sees no packet: `observe` notes what packets show.
 
 use std::net::IpAddr;
 use std::sync::Arc;

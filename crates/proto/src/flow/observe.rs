@@ -1,4 +1,6 @@
-//! Takes notice of packets: which flow each is of, and what that shows of realtime flows.
+//! Takes notice of packets: which flow each belongs to, and what it shows of a realtime flow.
+//!
+//! Decides nothing about the packet itself (`packet`) or its path (`bonding::live`).
 
 use super::Flows;
 use super::live::{Came, Early, LiveFlow};

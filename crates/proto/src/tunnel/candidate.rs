@@ -1,4 +1,4 @@
-//! A way that a client may reach its gateway by.
+//! A way by which a client may reach its gateway. `connector` and `plan` choose among them.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -8,6 +8,11 @@
 //! what is expected than a window is not looked at (van Rooij 2001, "Real stateful TCP packet
 //! filtering in IP Filter"; `nf_conntrack_proto_tcp` of Linux), nor what acknowledges what was
 //! never sent (RFC 5961, 5.2), and a reset counts with the very number that is expected (3.2).
+//!
+//! `packet` takes one segment, and `progress` tells how far a connection is. During an outage
+//! `hold` answers for the remote side, afterwards `resume` delivers, and `speak` writes what this
+//! node says itself. `breakoff` resets what an earlier process could not deliver. `narrow` limits
+//! the receive window of connections of low priority. `report` is for people.
 
 pub(in crate::flow) mod breakoff;
 pub(in crate::flow) mod hold;

@@ -1,4 +1,5 @@
-//! What becomes of one segment of a connection: whether it is kept, and how it is passed on.
+//! What becomes of one segment of a connection: whether it is kept, and how it is passed on. Does
+//! not know where the connection stands in its table, nor by which path anything goes.
 
 use super::resume::Told;
 use super::{Connection, Notice};

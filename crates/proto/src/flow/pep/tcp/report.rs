@@ -1,4 +1,5 @@
-//! What is told of a connection.
+//! What is told of a connection for people: how far it is, what is kept of it, and why no more.
+//! Changes nothing.
 
 use super::{Connection, Phase, State};
 use crate::flow::Hold;
