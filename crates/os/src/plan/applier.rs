@@ -1,19 +1,16 @@
 //! Making a host what a plan says, and taking it back.
 
-use std::{borrow::Cow, io, net::SocketAddr, time::Instant};
+use std::{borrow::Cow, io, net::SocketAddr};
 
 use super::{
     Displaced, Places, Plan,
-    change::{install, with_manager},
-    contest::Loss,
-    deviation::{Deviation, Outcome},
+    change::install,
     flows::{self, Beside, Older},
     held::Held,
     item::{self, Item, Opening},
     journal::{Before, Entry, Journal, Left},
     obstacle::{self, Obstacle},
-    present::{self, Present, Standing},
-    redirects, routing, sender,
+    present, redirects, routing, sender,
     surroundings::Surroundings,
     sysctl,
 };
@@ -26,15 +23,6 @@ use crate::{
     nft,
     tun::{Tun, TunOptions},
 };
-
-/// What is compared with the plan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
-    /// Everything.
-    All,
-    /// Everything but packet filters. To read them, `nft` is started several times.
-    AllButFilters,
-}
 
 /// Applies plans to this host, one after the other.
 ///
@@ -51,7 +39,7 @@ pub struct Applier {
     /// switch, which went with the kernel, are not back yet.
     pub(super) rebooted: bool,
     /// Why the name servers of the last plan are not set.
-    dns_refused: Option<Error>,
+    pub(super) dns_refused: Option<Error>,
     /// Why the journal could not be read. The next plan then sweeps everything that it may have
     /// named.
     pub(super) damaged: Option<String>,
@@ -242,25 +230,6 @@ impl Applier {
         plan.kill_switch.is_none() && self.entries[at].is_kill_switch() && !self.rebooted
     }
 
-    /// Compares the host with the plan now: items that differ, and obstacles by other programs.
-    /// Changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
-    pub fn look(&mut self) -> Result<Vec<Deviation>, Error> {
-        let present = Present::read(self.entries.iter().map(|held| &held.entry.item))?;
-        let mut found = Vec::new();
-        for at in 0..self.entries.len() {
-            let standing = self.standing(at, &present)?;
-            // Name servers that could never be set are a fault of their own: `dns_refused`.
-            if standing != Standing::InPlace && !self.dns_waits(at) {
-                let item = &self.entries[at].entry.item;
-                found.push(Deviation::new(item, standing, Outcome::Found));
-            }
-        }
-        Ok(found)
-    }
-
     /// Configuration of other programs that keeps the plan from working. This is routing that
     /// bypasses the tunnel and, if this host forwards, packet filters that drop forwarded packets.
     ///
@@ -270,83 +239,7 @@ impl Applier {
         obstacle::of(&self.items())
     }
 
-    /// Restores every item of the last plan that somebody else removed or changed. If another
-    /// program wrote resolv.conf, its text becomes the new original. Reports the differences, and
-    /// continues after a failure. An item that is removed again and again is restored less and less
-    /// often.
-    ///
-    /// A missing interface is only reported. The owner opens it again with
-    /// [`Applier::open_device`], reports that with [`Applier::device_is_new`], and calls this
-    /// again.
-    ///
-    /// # Errors
-    /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
-    pub fn reconcile(&mut self, now: Instant, scope: Scope) -> Result<Vec<Deviation>, Error> {
-        let mut found = self.look_and_put_back(now, scope)?;
-        found.sort_by_key(|deviation| deviation.part);
-        Ok(found)
-    }
-
-    fn look_and_put_back(&mut self, now: Instant, scope: Scope) -> Result<Vec<Deviation>, Error> {
-        let present = Present::read(self.entries.iter().map(|held| &held.entry.item))?;
-        let mut netlink = Netlink::open()?;
-        let (mut found, mut lost_device) = (Vec::new(), None);
-        for at in 0..self.entries.len() {
-            if !self.entries[at].confirmed && !self.dns_waits(at) {
-                continue;
-            }
-            let is_filter = !self.entries[at].entry.item.filter_tables().is_empty();
-            if is_filter && scope == Scope::AllButFilters {
-                continue;
-            }
-            let standing = self.standing(at, &present)?;
-            if standing == Standing::InPlace {
-                continue;
-            }
-            let item = self.entries[at].entry.item.clone();
-            if let (Item::Device { name, .. }, Standing::Missing) = (&item, standing) {
-                lost_device = Some(name.clone());
-            }
-            let outcome = if lost_device.is_some() && item.device() == lost_device.as_deref() {
-                Outcome::Found
-            } else {
-                self.put_back(at, &mut netlink, now)
-            };
-            if self.dns_waits(at) && !self.entries[at].confirmed {
-                continue;
-            }
-            found.push(Deviation::new(&item, standing, outcome));
-        }
-        Ok(found)
-    }
-
-    /// Whether this item is name servers that could not be set so far.
-    fn dns_waits(&self, at: usize) -> bool {
-        matches!(self.entries[at].entry.item, Item::Dns { .. }) && self.dns_refused.is_some()
-    }
-
-    fn put_back(&mut self, at: usize, netlink: &mut Netlink, now: Instant) -> Outcome {
-        let item = &self.entries[at].entry.item;
-        let filters = !item.filter_tables().is_empty();
-        let loss = if filters { Loss::Protection } else { Loss::Service };
-        let due = self.entries[at].contest.may_act(now, loss);
-        if due > now {
-            return Outcome::Waits(due);
-        }
-        self.entries[at].contest.acted(now);
-        let put = self.find_dns_way(at).and_then(|()| {
-            self.install(netlink, at)?;
-            let held = &mut self.entries[at];
-            (held.listing, held.is_stale, held.confirmed) = (None, false, true);
-            Ok(())
-        });
-        if put.is_ok() && matches!(self.entries[at].entry.item, Item::Dns { .. }) {
-            self.dns_refused = None;
-        }
-        put.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::PutBack)
-    }
-
-    fn install(&mut self, netlink: &mut Netlink, at: usize) -> Result<(), Error> {
+    pub(super) fn install(&mut self, netlink: &mut Netlink, at: usize) -> Result<(), Error> {
         if let Item::Guard(guard) = &self.entries[at].entry.item {
             let items: Vec<&Item> = self.entries.iter().map(|held| &held.entry.item).collect();
             self.older.take(guard, &items);
@@ -354,73 +247,8 @@ impl Applier {
         install(netlink, &self.entries[at].entry, &self.places, self.older.flows())
     }
 
-    fn items(&self) -> Vec<&Item> {
+    pub(super) fn items(&self) -> Vec<&Item> {
         self.entries.iter().map(|held| &held.entry.item).collect()
-    }
-
-    /// Finds out in which way name servers are set now.
-    fn find_dns_way(&mut self, at: usize) -> Result<(), Error> {
-        let entry = &self.entries[at].entry;
-        if let (Item::Dns { dns, .. }, &Before::Dns(before)) = (&entry.item, &entry.before) {
-            let way = dns::way(dns, &self.places)?;
-            if way != before {
-                self.entries[at].entry.before = Before::Dns(way);
-                self.store()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether an item is in place now.
-    fn standing(&mut self, at: usize, present: &Present) -> Result<Standing, Error> {
-        let places = &self.places;
-        let held = &mut self.entries[at];
-        let tables = held.entry.item.filter_tables();
-        if !tables.is_empty() {
-            let contents =
-                if held.entry.item.has_sets() { nft::Sets::Left } else { nft::Sets::Shown };
-            let now = nft::listing(tables, contents)?;
-            return Ok(match (now, &held.listing) {
-                (None, _) => Standing::Missing,
-                (Some(now), Some(known)) if now != *known => Standing::Changed,
-                (Some(now), _) => {
-                    held.listing = Some(now);
-                    Standing::InPlace
-                }
-            });
-        }
-        Ok(match (&held.entry.item, &held.entry.before) {
-            (Item::Dns { dns, .. }, Before::Dns(way))
-                if held.is_stale || !dns::is_in_place(dns, *way, places)? =>
-            {
-                Standing::Changed
-            }
-            (Item::Subflow(endpoint), _) => {
-                let is_there = with_manager(|manager| manager.has(endpoint.address))?;
-                if is_there.unwrap_or(true) { Standing::InPlace } else { Standing::Missing }
-            }
-            (Item::MptcpLimit(which, limit), _) => {
-                let now = with_manager(|manager| manager.limit(*which))?;
-                if now.is_none_or(|now| now >= *limit) {
-                    Standing::InPlace
-                } else {
-                    Standing::Changed
-                }
-            }
-            (item, _) => present.standing(item),
-        })
-    }
-
-    /// Notes that the interface was deleted and opened again, so everything configured on it is
-    /// gone.
-    pub fn device_is_new(&mut self, device: &str) {
-        for held in &mut self.entries {
-            if let Item::Dns { device: own, .. } = &held.entry.item
-                && own == device
-            {
-                held.is_stale = true;
-            }
-        }
     }
 
     /// Puts the kill switch of the journal in place, if it has one: at boot, before the network.

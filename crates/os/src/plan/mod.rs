@@ -33,6 +33,7 @@ pub(crate) mod journal;
 mod obstacle;
 mod places;
 mod present;
+mod reconcile;
 mod redirects;
 mod routing;
 mod sender;
@@ -47,13 +48,14 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    applier::{Applier, Scope},
+    applier::Applier,
     beside::{Cause, Displaced},
     deviation::{Deviation, Outcome, Part},
     flows::Beside,
     obstacle::Obstacle,
     places::Places,
     present::{ForeignRule, Standing},
+    reconcile::Scope,
     routing::close,
     surroundings::is_private,
 };
