@@ -11,7 +11,7 @@ use rove_host::confine;
 use rove_host::control::{self, AskError};
 use rove_host::home::{Home, Role};
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, Places};
+use rove_os::plan::{Applier, Places, RULE_PRIORITY_FORMER};
 use serde::de::IgnoredAny;
 
 /// How a connection breaks whose other end was killed.
@@ -100,10 +100,20 @@ pub fn down(home: &Home) -> Result<bool> {
         return Ok(false);
     }
     // Even if something else resists: whoever asks to leave wants the network back.
-    let undone = applier.undo();
+    let undone = applier.leave();
     applier.remove_kill_switch()?;
-    undone?;
+    tell_blocked(undone?);
     Ok(true)
+}
+
+/// Says that so many sockets still have an IPv6 address of the tunnel.
+pub(crate) fn tell_blocked(sockets: usize) {
+    if sockets > 0 {
+        tracing::warn!(
+            "{sockets} sockets still have the tunnel's IPv6 address. A routing rule (priority \
+             {RULE_PRIORITY_FORMER}) blocks their packets until the next `rove up`"
+        );
+    }
 }
 
 /// Waits until the process that answered has ended: it holds the lock to its last moment.

@@ -66,7 +66,7 @@ pub fn down(home: &Home) -> Result<bool> {
     let mut applier = Applier::open(Places::usual(&state))?;
     let is_left = applier.has_leftovers();
     if is_left {
-        applier.undo()?;
+        applier.leave()?;
     }
     Ok(is_left)
 }

@@ -60,7 +60,7 @@ use crate::radio::Radios;
 use crate::ranking::{Ranked, Ranking};
 use crate::streams::{self, ResolvedProxy};
 use crate::tariffs::Tariffs;
-use crate::{node, plan};
+use crate::{leftovers, node, plan};
 use lookups::Lookups;
 use nat64::Nat64;
 pub(crate) use nat64::Network;
@@ -538,8 +538,10 @@ impl Client<'_> {
         if let Err(error) = self.membership.settle() {
             tracing::warn!("where the gateway is cannot be stored: {error:#}");
         }
-        let undone = self.applier.undo().and(released);
-        let Some(leaving) = self.leaving.take() else { return Ok(undone?) };
+        let Some(leaving) = self.leaving.take() else {
+            return Ok(self.applier.undo().and(released)?);
+        };
+        let undone = self.applier.leave().map(leftovers::tell_blocked).and(released);
         // Even if something else resisted: whoever asks to leave wants the network back.
         let ended = undone.and(opened);
         let reply = match &ended {

@@ -1,21 +1,25 @@
 //! The TCP and UDP sockets of this network namespace, of all programs (sock_diag(7)).
 //!
-//! It reads them and decides nothing. A message that it cannot read is an error, because a socket
-//! that is left out may be the one that matters. Limits: closed sockets, and TCP's TIME_WAIT, are
-//! left out; the kernel tells marks only to who may administer the network.
+//! It lists them and ends connections, and decides nothing. A message that it cannot read is an
+//! error, because a socket that is left out may be the one that matters. Limits: closed sockets,
+//! and TCP's TIME_WAIT, are left out; the kernel shows marks only with CAP_NET_ADMIN.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "the kernel's lists of attributes and messages are open, and mostly not our business"
 )]
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable,
 };
 use netlink_packet_sock_diag::{
-    SockDiagMessage,
+    SockDiagDestroy, SockDiagMessage,
     constants::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, TCP_LISTEN},
     inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags, nlas::Nla},
 };
@@ -51,23 +55,79 @@ pub(crate) struct Socket {
 /// All sockets.
 pub(crate) fn read() -> Result<Vec<Socket>, Error> {
     let mut sockets = Vec::new();
-    for (family, protocol, number) in [
-        (AF_INET, Protocol::Tcp, IPPROTO_TCP),
-        (AF_INET6, Protocol::Tcp, IPPROTO_TCP),
-        (AF_INET, Protocol::Udp, IPPROTO_UDP),
-        (AF_INET6, Protocol::Udp, IPPROTO_UDP),
-    ] {
-        dump(family, protocol, number, &mut sockets)
-            .map_err(|error| Error::os("list this host's sockets (sock_diag)", error))?;
-    }
+    dump_all(|_, _, socket| sockets.push(socket))?;
     Ok(sockets)
 }
 
-fn dump(family: u8, protocol: Protocol, number: u8, sockets: &mut Vec<Socket>) -> io::Result<()> {
+/// The local addresses of the sockets that may send from one of these, one for each socket.
+/// Listeners only answer.
+pub(crate) fn senders(of: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
+    let mut senders = Vec::new();
+    dump_all(|_, _, socket| senders.extend(sends_from(&socket, of).then(|| socket.local.ip())))?;
+    Ok(senders)
+}
+
+fn sends_from(socket: &Socket, addresses: &[IpAddr]) -> bool {
+    addresses.contains(&socket.local.ip()) && !socket.listens
+}
+
+/// Ends the connections with one of these local addresses (`SOCK_DESTROY`). Their programs get
+/// ECONNABORTED. Sockets without a connection stay, as the kernel leaves them their address. So do
+/// all on a kernel without `CONFIG_INET_DIAG_DESTROY`.
+pub(crate) fn end(local: &[IpAddr]) -> Result<(), Error> {
+    let mut connections = Vec::new();
+    dump_all(|family, found, socket| {
+        if sends_from(&socket, local) && socket.remote.is_some() {
+            connections.push(InetRequest {
+                family,
+                protocol: number(socket.protocol),
+                extensions: ExtensionFlags::empty(),
+                states: StateFlags::all(),
+                socket_id: found.header.socket_id.clone(),
+            });
+        }
+    })?;
+    destroy(connections).map_err(|error| Error::os("end connections (sock_diag)", error))
+}
+
+const fn number(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Tcp => IPPROTO_TCP,
+        Protocol::Udp => IPPROTO_UDP,
+    }
+}
+
+fn dump_all(mut note: impl FnMut(u8, &InetResponse, Socket)) -> Result<(), Error> {
+    let mut count = 0;
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        for family in [AF_INET, AF_INET6] {
+            let note = |found: &InetResponse| {
+                count += 1;
+                note(family, found, read_one(protocol, found));
+                count <= SOCKETS_MAX
+            };
+            dump(family, protocol, note)
+                .map_err(|error| Error::os("list this host's sockets (sock_diag)", error))?;
+        }
+    }
+    Ok(())
+}
+
+fn open() -> io::Result<NetlinkSocket> {
     let mut socket = NetlinkSocket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
     socket2::SockRef::from(&Borrowed(&socket)).set_read_timeout(Some(ANSWER_TIME_MAX))?;
-    socket.send_to(&request(family, number), &Port::new(0, 0), 0)?;
+    Ok(socket)
+}
+
+/// Calls `note` for each socket. It returns whether there may be more.
+fn dump(
+    family: u8,
+    protocol: Protocol,
+    mut note: impl FnMut(&InetResponse) -> bool,
+) -> io::Result<()> {
+    let socket = open()?;
+    socket.send_to(&request(family, number(protocol)), &Port::new(0, 0), 0)?;
     loop {
         let (bytes, _) = socket.recv_from_full()?;
         let mut rest = bytes.as_slice();
@@ -75,16 +135,27 @@ fn dump(family: u8, protocol: Protocol, number: u8, sockets: &mut Vec<Socket>) -
             match message.payload {
                 NetlinkPayload::Done(_) => return Ok(()),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
-                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
-                    if sockets.len() >= SOCKETS_MAX {
-                        return Err(io::Error::other("it has too many"));
-                    }
-                    sockets.push(read_one(protocol, &found));
+                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found))
+                    if !note(&found) =>
+                {
+                    return Err(io::Error::other("it has too many"));
                 }
                 _ => {}
             }
         }
     }
+}
+
+/// Ends these connections. One that is gone meanwhile, or that the kernel does not end, is no
+/// error: [`senders`] tells what is left.
+fn destroy(connections: Vec<InetRequest>) -> io::Result<()> {
+    let socket = open()?;
+    for connection in connections {
+        let message = SockDiagDestroy::new(SockDiagMessage::InetRequest(connection));
+        socket.send_to(&serialized(message.into(), NLM_F_ACK), &Port::new(0, 0), 0)?;
+        socket.recv_from_full()?;
+    }
+    Ok(())
 }
 
 /// The next message of a datagram; the dump is useless without it.
@@ -107,8 +178,12 @@ fn request(family: u8, protocol: u8) -> Vec<u8> {
         states: StateFlags::all() - StateFlags::TIME_WAIT,
         socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
     });
-    let mut packet = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
-    packet.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    serialized(NetlinkPayload::from(message), NLM_F_DUMP)
+}
+
+fn serialized<T: NetlinkSerializable>(payload: NetlinkPayload<T>, flags: u16) -> Vec<u8> {
+    let mut packet = NetlinkMessage::new(NetlinkHeader::default(), payload);
+    packet.header.flags = NLM_F_REQUEST | flags;
     packet.finalize();
     let mut bytes = vec![0; packet.buffer_len()];
     packet.serialize(&mut bytes);

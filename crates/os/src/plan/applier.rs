@@ -1,11 +1,18 @@
 //! Making a host what a plan says, and taking it back.
 
-use std::{borrow::Cow, io, net::SocketAddr};
+use std::{
+    borrow::Cow,
+    io,
+    net::{IpAddr, SocketAddr},
+};
+
+use ipnet::IpNet;
 
 use super::{
     Displaced, Places, Plan,
     change::install,
     flows::{self, Beside, Older},
+    former::{self, Connections},
     held::Held,
     item::{self, Item, Opening},
     journal::{Before, Entry, Journal, Left},
@@ -159,7 +166,12 @@ impl Applier {
             routing::reopen(&mut netlink)?;
         }
         self.rebooted = false;
+        let former = self.own_addresses(keep);
         self.remove_from(&mut netlink, keep)?;
+        if !plan.addresses.is_empty() {
+            let present: Vec<IpAddr> = plan.addresses.iter().map(IpNet::addr).collect();
+            former::settle(&mut netlink, &former, &present, Connections::End)?;
+        }
         // A guard that was refused is not installed.
         self.entries.retain(|held| held.confirmed || !matches!(held.entry.item, Item::Guard(_)));
         self.store()

@@ -27,6 +27,7 @@ mod contest;
 mod deviation;
 mod excluded;
 mod flows;
+mod former;
 mod held;
 mod item;
 pub(crate) mod journal;
@@ -86,6 +87,9 @@ pub const RULE_PRIORITY_REPLIES: u32 = 5_188;
 pub const RULE_PRIORITY_INBOUND: u32 = 5_190;
 /// Priority of the rule that sends unmarked packets to [`TABLE`].
 pub const RULE_PRIORITY_TUNNEL: u32 = 5_191;
+/// Priority of the rules that block former addresses of the tunnel. Packets into the tunnel match
+/// the rule before.
+pub const RULE_PRIORITY_FORMER: u32 = 5_192;
 /// Originator (rtnetlink(7) `rtm_protocol`) of our routes and rules: "R".
 pub const ROUTE_PROTOCOL: u8 = b'R';
 /// nftables table (families inet and arp) with the ruleset of a gateway.

@@ -345,7 +345,7 @@ pub(super) fn index_of(name: &str) -> Result<u32, Error> {
 }
 
 /// Already there is as good as done.
-fn unless_present(error: io::Error) -> io::Result<()> {
+pub(super) fn unless_present(error: io::Error) -> io::Result<()> {
     if error.raw_os_error() == Some(libc::EEXIST) { Ok(()) } else { Err(error) }
 }
 

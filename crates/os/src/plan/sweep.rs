@@ -2,11 +2,13 @@
 //!
 //! Routes and rules carry Rove's table and originator, and packet filters its names. Kernel
 //! settings and the resolver's file carry no such mark, so they stay as they are. Rules that stop
-//! all traffic stay until a kill switch is in place or is removed.
+//! all traffic stay until a kill switch is in place or is removed, and rules for former addresses
+//! of the tunnel until no socket has these.
 
 use netlink_packet_route::RouteNetlinkMessage;
 
 use super::{
+    former,
     present::{self, Seen},
     routing,
 };
@@ -18,7 +20,8 @@ pub(super) fn routing(netlink: &mut Netlink) -> Result<(), Error> {
     let failed = |error| Error::os("remove routes and rules that an earlier process left", error);
     for v6 in [false, true] {
         for rule in present::unless_unknown(present::rules(netlink, v6)).map_err(failed)? {
-            if rule.attributes.contains(&routing::originator()) && !routing::is_closing(&rule) {
+            let stays = routing::is_closing(&rule) || former::is_of_former(&rule);
+            if rule.attributes.contains(&routing::originator()) && !stays {
                 netlink
                     .change(RouteNetlinkMessage::DelRule(rule), 0)
                     .or_else(routing::unless_absent)

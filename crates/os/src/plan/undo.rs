@@ -2,9 +2,19 @@
 //!
 //! The order is not that of [`super::item`] backwards. While the guard stands and the rules are
 //! gone, it would refuse everything. Without the guard and with the tunnel's addresses, open
-//! connections would go on outside the tunnel. So the guard is eased first and removed last.
+//! connections would go on outside the tunnel. So the guard is eased first and removed last, and
+//! the tunnel's addresses are blocked ([`former`]) before anything is removed.
 
-use super::{applier::Applier, change::remove, held::Held, item::Item, routing, sweep};
+use std::net::IpAddr;
+
+use super::{
+    applier::Applier,
+    change::remove,
+    former::{self, Connections},
+    held::Held,
+    item::Item,
+    routing, sweep,
+};
 use crate::{error::Error, netlink::Netlink, nft};
 
 impl Applier {
@@ -17,6 +27,7 @@ impl Applier {
         self.sort_for_removal();
         let mut netlink = Netlink::open()?;
         self.ease_guard(0);
+        self.block_former(&mut netlink, 0)?;
         let leads_in =
             |held: &Held| matches!(held.entry.item, Item::Rule { .. } | Item::Dns { .. });
         let removed = self.remove_those(&mut netlink, 0, leads_in);
@@ -24,8 +35,20 @@ impl Applier {
         removed
     }
 
+    /// The same as [`Applier::undo`], for good: the tunnel's connections end. Returns how many
+    /// sockets stay that have an IPv6 address of the tunnel. What they send is blocked.
+    ///
+    /// # Errors
+    /// The first failure. What could not be taken back stays in the journal.
+    pub fn leave(&mut self) -> Result<usize, Error> {
+        let former = self.own_addresses(0);
+        let undone = self.undo();
+        let left = former::settle(&mut Netlink::open()?, &former, &[], Connections::End);
+        undone.and(left)
+    }
+
     /// Takes everything back, what an earlier process left included, but for the kill switch. Goes
-    /// on after a failure.
+    /// on after a failure. Connections of the tunnel wait for its return.
     ///
     /// # Errors
     /// The first failure. What could not be taken back stays in the journal.
@@ -36,7 +59,8 @@ impl Applier {
         let swept = self.sweep_if_damaged(&mut netlink);
         let removed = self.remove_from(&mut netlink, standing);
         self.store()?;
-        swept.and(removed)
+        let settled = former::settle(&mut netlink, &[], &[], Connections::Wait).map(drop);
+        swept.and(removed).and(settled)
     }
 
     /// Removes the kill switch if there is one, by the name of its table and regardless of the
@@ -76,7 +100,23 @@ impl Applier {
     /// Removes the entries from `keep` on, the last first; those that resist stay.
     pub(super) fn remove_from(&mut self, netlink: &mut Netlink, keep: usize) -> Result<(), Error> {
         self.ease_guard(keep);
-        self.remove_those(netlink, keep, |_| true)
+        let blocked = self.block_former(netlink, keep);
+        self.remove_those(netlink, keep, |_| true).and(blocked)
+    }
+
+    /// Blocks the tunnel's addresses among the entries from `from` on.
+    fn block_former(&self, netlink: &mut Netlink, from: usize) -> Result<(), Error> {
+        self.own_addresses(from).into_iter().try_for_each(|own| former::block(netlink, own))
+    }
+
+    /// The addresses of the tunnel's interface among the entries from `from` on.
+    pub(super) fn own_addresses(&self, from: usize) -> Vec<IpAddr> {
+        let is_own = |device: &str| self.holds(device);
+        let address = |held: &Held| {
+            let Item::Address { device, net } = &held.entry.item else { return None };
+            is_own(device).then(|| net.addr())
+        };
+        self.entries[from..].iter().filter_map(address).collect()
     }
 
     fn remove_those(
