@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rove_os::error::plainly;
 use rove_os::plain;
 use zeroize::Zeroizing;
 
@@ -50,7 +51,7 @@ pub enum FileError {
     #[error("{}: {}", .0.display(), rove_os::privileges::why_denied(.0))]
     Denied(PathBuf),
     /// The system refused.
-    #[error("{}: {cause}", .path.display())]
+    #[error("{}: {}", .path.display(), plainly(.cause))]
     System {
         /// The file or directory.
         path: PathBuf,
@@ -60,7 +61,8 @@ pub enum FileError {
 }
 
 impl FileError {
-    pub(crate) fn system(path: &Path, cause: io::Error) -> Self {
+    /// The error of a file at `path` for which the system gave `cause`.
+    pub fn system(path: &Path, cause: io::Error) -> Self {
         let path = path.to_owned();
         let kind = cause.kind();
         if kind == io::ErrorKind::AlreadyExists {

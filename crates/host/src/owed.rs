@@ -19,7 +19,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rove_os::plain;
 use rove_proto::flow::rules::{Assist, Rules};
 use rove_proto::flow::tuple::Tuple;
@@ -28,7 +28,7 @@ use rove_proto::node::Command;
 use rove_proto::wire::inner::TCP;
 
 use crate::data::Handle;
-use crate::files;
+use crate::files::{self, FileError};
 
 /// The file's name in the node's state.
 const NAME: &str = "owed";
@@ -64,7 +64,7 @@ impl Owed {
             Read::by_ref(&mut file).take(BYTES_MAX).read_to_end(&mut text)?;
             Ok::<_, io::Error>((file, text))
         };
-        let (file, text) = open().with_context(|| format!("cannot use {}", path.display()))?;
+        let (file, text) = open().map_err(|cause| FileError::system(&path, cause))?;
         let all = read(&String::from_utf8_lossy(&text));
         Ok(Self { file, all, new: Vec::new(), write_at: None, ends_by: None })
     }

@@ -38,7 +38,7 @@ pub fn at_gateway(name: &str, session: &PeerStatus, now: Instant) -> Option<Prob
 
 fn problem(what: String, cure: &str, session: &PeerStatus, now: Instant) -> Option<Problem> {
     let (since, cause, cure) = (since(session, now)?, CAUSE.to_owned(), cure.to_owned());
-    Some(Problem { part: None, what, since, cause, cure })
+    Some(Problem { part: Some("other".to_owned()), what, since, cause, cure })
 }
 
 /// The problem in one line, for the log.

@@ -126,5 +126,5 @@ fn watch(stream: &Stream) -> Result<Poll, Error> {
 }
 
 fn failed(source: std::io::Error) -> Error {
-    Error::Os { what: "wait for a stream".to_owned(), source }
+    Error::Os { what: "wait for a stream".to_owned(), cause: source }
 }

@@ -274,32 +274,59 @@ pub enum Error {
         threads: usize,
     },
 
-    /// Anything else that the kernel refused.
-    #[error("cannot {what}: {source}")]
+    /// The process that changes the resolver's settings for this one does not run any more.
+    #[error(
+        "the process rove-resolver, which changes this host's name servers for Rove, has ended, \
+         and Rove gave up the rights to start it again: run `rove down` as root, which restores \
+         the name servers, and connect again"
+    )]
+    ResolverEnded,
+
+    /// Anything else that the kernel refused. The cause is part of the line, so it is no `source`:
+    /// a chain of errors would print it twice.
+    #[error("cannot {what}: {}", plainly(cause))]
     Os {
         /// What was tried, after "cannot".
         what: String,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
+/// An error of the kernel as people read it: for common ones of disks, cause and cure.
+pub fn plainly(error: &io::Error) -> String {
+    let text = match error.raw_os_error() {
+        Some(libc::ENOSPC) => "the disk is full: make room on it",
+        Some(libc::EDQUOT) => "the disk quota is used up: make room, or raise it",
+        Some(libc::EROFS) => {
+            "the file system is read-only: mount it read-write (`mount -o remount,rw`); the \
+             kernel's log (`dmesg`) says if the disk is faulty"
+        }
+        Some(libc::EIO) => "the disk reports an error: see the kernel's log (`dmesg`)",
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "too many files are open: raise the limit (`ulimit -n`)"
+        }
+        Some(_) | None => return error.to_string(),
+    };
+    text.to_owned()
+}
+
 impl Error {
-    /// The error for a step named `what` ("read the list of links") that failed with `source`;
+    /// The error for a step named `what` ("read the list of links") that failed with `cause`;
     /// refusals for want of privilege become [`Error::NoPrivilege`].
-    pub(crate) fn os(what: impl Into<String>, source: io::Error) -> Self {
-        match source.raw_os_error() {
+    pub(crate) fn os(what: impl Into<String>, cause: io::Error) -> Self {
+        match cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NoPrivilege { what: what.into() },
-            Some(_) | None => Self::Os { what: what.into(), source },
+            Some(_) | None => Self::Os { what: what.into(), cause },
         }
     }
 
     /// The error for a file that could not be opened to `what` ("read").
-    pub(crate) fn file(what: &'static str, path: &Path, source: io::Error) -> Self {
-        if source.kind() == io::ErrorKind::PermissionDenied {
+    pub(crate) fn file(what: &'static str, path: &Path, cause: io::Error) -> Self {
+        if cause.kind() == io::ErrorKind::PermissionDenied {
             return Self::FileDenied { what, path: path.to_owned() };
         }
-        Self::Os { what: format!("{what} {}", path.display()), source }
+        Self::Os { what: format!("{what} {}", path.display()), cause }
     }
 
     /// Whether the packet filter is missing here, or cannot do the requested work. Then nothing of

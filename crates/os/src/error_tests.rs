@@ -53,11 +53,27 @@ fn every_line_names_cause_and_cure_on_one_line() {
         (Error::NameUnknown { name: "x.example".to_owned() }, "how it is written"),
         (Error::NameUnanswered { name: "x.example".to_owned() }, "its DNS"),
         (Error::BadPlan { why: "its MTU is 3".to_owned() }, "cannot be carried out"),
+        (Error::ResolverEnded, "run `rove down` as root"),
     ];
     for (error, part) in lines {
         let line = error.to_string();
         assert!(line.contains(part), "{line}");
         assert!(!line.contains('\n') && !line.contains("  "), "{line:?}");
+    }
+}
+
+#[test]
+fn errors_of_disks_name_a_cure_and_are_no_chain() {
+    for (code, part) in [
+        (libc::ENOSPC, "the disk is full: make room"),
+        (libc::EROFS, "read-only: mount it read-write"),
+        (libc::EIO, "dmesg"),
+    ] {
+        let error = Error::os("write a file", io::Error::from_raw_os_error(code));
+        let line = error.to_string();
+        assert!(line.contains(part) && !line.contains("os error"), "{line}");
+        // A printed chain would repeat the cause.
+        assert!(std::error::Error::source(&error).is_none());
     }
 }
 

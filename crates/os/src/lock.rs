@@ -34,7 +34,13 @@ impl Lock {
         let failed = |error| Error::os(format!("lock {}", path.display()), error);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = plain::open(&path, &mut options).map_err(failed)?;
+        let mut file = match plain::open(&path, &mut options) {
+            // A lock needs no writing, and what a node left has to go from such a host, too.
+            Err(error) if error.raw_os_error() == Some(libc::EROFS) => {
+                plain::open(&path, OpenOptions::new().read(true)).map_err(|_| failed(error))?
+            }
+            opened => opened.map_err(failed)?,
+        };
         // A process that was killed keeps its lock until the kernel has taken it apart, and so does
         // a child that it was just starting.
         let mut locked = file.try_lock();

@@ -8,7 +8,8 @@
 //! checks them, and restores only what it finds in a file that root alone may write.
 //!
 //! Limits: each node process has one, because the user is a property of the process. It ends with
-//! the node.
+//! the node. If somebody kills it, it cannot be started again, as nobody but root could:
+//! [`has_ended`] tells, and root's `rove down` restores the settings with a process of its own.
 
 use std::{
     fs::File,
@@ -34,6 +35,9 @@ const MESSAGE_LEN_MAX: u32 = 128 << 10;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// The failed action in the error if the process does not answer.
 const ASKING: &str = "change the resolver's settings (the process rove-resolver)";
+/// How an exchange fails if the process has ended.
+const ENDED: [io::ErrorKind; 3] =
+    [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof];
 /// The name that `ps` shows.
 const NAME: &std::ffi::CStr = c"rove-resolver";
 
@@ -105,11 +109,24 @@ fn ask(request: impl FnOnce() -> Request) -> Option<Result<(), Error>> {
             Err(Error::ResolverFile { what, path, why })
         }
         Ok(Reply::Os { what, code, said }) => {
-            let source = code.map_or_else(|| io::Error::other(said), io::Error::from_raw_os_error);
-            Err(Error::Os { what, source })
+            let cause = code.map_or_else(|| io::Error::other(said), io::Error::from_raw_os_error);
+            Err(Error::Os { what, cause })
         }
+        Err(error) if ENDED.contains(&error.kind()) => Err(Error::ResolverEnded),
         Err(error) => Err(Error::os(ASKING, error)),
     })
+}
+
+/// Whether there was such a process and it has ended: then its end of the socket is closed. Only
+/// root could start it again, and this process gave up root's rights.
+pub(super) fn has_ended() -> bool {
+    let Some(keeper) = KEEPER.get() else { return false };
+    let stream = keeper.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut polled = libc::pollfd { fd: stream.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one entry, which lives through the call. It does not wait, and without any event
+    // asked for it reports the hang-up alone (poll(2)).
+    let ready = unsafe { libc::poll(&raw mut polled, 1, 0) };
+    ready > 0 && polled.revents & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
 /// Limits this process to the resolver's files. It ends when the node closes its end of the socket,
@@ -158,8 +175,8 @@ fn tell(error: Error) -> Reply {
         Reply::Resolved { said }
     } else if let Error::ResolverFile { what, path, why } = error {
         Reply::ResolverFile { what: what.to_owned(), path, why }
-    } else if let Error::Os { what, source } = error {
-        Reply::Os { what, code: source.raw_os_error(), said: source.to_string() }
+    } else if let Error::Os { what, cause } = error {
+        Reply::Os { what, code: cause.raw_os_error(), said: cause.to_string() }
     } else {
         let what = "change the resolver's settings".to_owned();
         Reply::Os { what, code: None, said: error.to_string() }

@@ -84,6 +84,11 @@ fn install_here(device: &str, dns: &Dns, way: Way, places: &Places) -> Result<()
     }
 }
 
+/// Whether the settings cannot be changed any more, because the process that did so has ended.
+pub(crate) fn is_stuck() -> bool {
+    keeper::has_ended()
+}
+
 /// The servers that this host asks beside the tunnel. `inside` are the tunnel's settings that are
 /// in place.
 pub(crate) fn outside_servers(inside: Option<&Dns>, places: &Places) -> Vec<SocketAddr> {

@@ -58,6 +58,8 @@ pub struct Applier {
     ipv6_off: Option<Error>,
     /// The connections that are older than the guard.
     older: Older,
+    /// Why the journal does not say what was taken back last.
+    pub(super) unwritten: Option<Error>,
 }
 
 impl Applier {
@@ -87,6 +89,7 @@ impl Applier {
             around: Surroundings::default(),
             ipv6_off: None,
             older: Older::default(),
+            unwritten: None,
             damaged,
         })
     }
@@ -276,8 +279,9 @@ impl Applier {
         }
         let stands = self.kill_switch_stands();
         if stands {
-            // The journal is of this life of the machine from now on.
-            self.store()?;
+            // The journal is of this life of the machine from now on. Early at boot its file system
+            // may be read-only; then the next process installs the kill switch once more.
+            self.unwritten = self.store().err();
             self.rebooted = false;
             routing::reopen(&mut Netlink::open()?)?;
         }
@@ -351,6 +355,19 @@ impl Applier {
             }
         }
         Ok(Beside::default())
+    }
+
+    /// Why the journal could not be written after something was taken back. The next process then
+    /// takes it for something that is still in place.
+    pub fn unwritten(&self) -> Option<&Error> {
+        self.unwritten.as_ref()
+    }
+
+    /// Whether name servers cannot be restored any more by this process: see
+    /// [`Error::ResolverEnded`].
+    pub fn dns_is_stuck(&self) -> bool {
+        let is_dns = |held: &Held| matches!(held.entry.item, Item::Dns { .. });
+        self.entries.iter().any(is_dns) && dns::is_stuck()
     }
 
     /// Whether an earlier process left anything but a kill switch.

@@ -31,6 +31,7 @@ mod former;
 mod held;
 mod item;
 pub(crate) mod journal;
+mod leftovers;
 mod obstacle;
 mod places;
 mod present;
@@ -53,6 +54,7 @@ pub use self::{
     beside::{Cause, Displaced},
     deviation::{Deviation, Outcome, Part},
     flows::Beside,
+    leftovers::Leftovers,
     obstacle::Obstacle,
     places::Places,
     present::{ForeignRule, Standing},

@@ -22,7 +22,8 @@ impl Applier {
     /// the tunnel ends, and [`Applier::undo`] after that.
     ///
     /// # Errors
-    /// The first failure. What could not be taken back stays in the journal.
+    /// The first failure. What could not be taken back stays in the journal. A journal that cannot
+    /// be written is none: see [`Applier::unwritten`].
     pub fn release(&mut self) -> Result<(), Error> {
         self.sort_for_removal();
         let mut netlink = Netlink::open()?;
@@ -31,7 +32,7 @@ impl Applier {
         let leads_in =
             |held: &Held| matches!(held.entry.item, Item::Rule { .. } | Item::Dns { .. });
         let removed = self.remove_those(&mut netlink, 0, leads_in);
-        self.store()?;
+        self.note_down();
         removed
     }
 
@@ -51,14 +52,15 @@ impl Applier {
     /// on after a failure. Connections of the tunnel wait for its return.
     ///
     /// # Errors
-    /// The first failure. What could not be taken back stays in the journal.
+    /// The first failure. What could not be taken back stays in the journal. A journal that cannot
+    /// be written is none: see [`Applier::unwritten`].
     pub fn undo(&mut self) -> Result<(), Error> {
         self.sort_for_removal();
         let standing = self.entries.iter().filter(|held| held.is_kill_switch()).count();
         let mut netlink = Netlink::open()?;
         let swept = self.sweep_if_damaged(&mut netlink);
         let removed = self.remove_from(&mut netlink, standing);
-        self.store()?;
+        self.note_down();
         let settled = former::settle(&mut netlink, &[], &[], Connections::Wait).map(drop);
         swept.and(removed).and(settled)
     }
@@ -85,7 +87,16 @@ impl Applier {
         }
         self.entries.retain(|held| !held.is_kill_switch());
         routing::reopen(&mut Netlink::open()?)?;
-        if stood { self.store() } else { Ok(()) }
+        if stood {
+            self.note_down();
+        }
+        Ok(())
+    }
+
+    /// Writes the journal after something was taken back. If that fails, the host is as it should
+    /// be all the same, and only the next process believes otherwise.
+    fn note_down(&mut self) {
+        self.unwritten = self.store().err();
     }
 
     /// Removes everything that an unreadable journal may have named.

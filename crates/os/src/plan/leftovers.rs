@@ -1,0 +1,53 @@
+//! What an earlier process left on this host, compared with the kernel.
+//!
+//! The journal alone does not tell: it cannot be written on a read-only file system, and a reboot
+//! removes what the kernel had. This module changes nothing. Limit: settings of the kernel that
+//! were left are not told from values that somebody else set.
+
+use super::{
+    applier::Applier,
+    item::Item,
+    journal::Before,
+    present::{Present, Standing},
+};
+use crate::{dns, error::Error, nft};
+
+/// What an earlier process left on this host, but for a kill switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leftovers {
+    /// A packet filter: the guard of a client, or a gateway's firewall. `None` if this process may
+    /// not look.
+    pub filter: Option<bool>,
+    /// Anything else, for example routes, rules or name servers.
+    pub other: bool,
+}
+
+impl Applier {
+    /// What an earlier process left, as far as this one sees it: the journal may name what is gone,
+    /// if it could not be written.
+    ///
+    /// # Errors
+    /// [`Error::Os`] where the host cannot be looked at.
+    pub fn leftovers(&self) -> Result<Leftovers, Error> {
+        let left = || self.entries.iter().filter(|held| !held.confirmed && !held.is_kill_switch());
+        let present = Present::read(left().map(|held| &held.entry.item))?;
+        let mut found = Leftovers { filter: Some(false), other: false };
+        for held in left() {
+            match (&held.entry.item, &held.entry.before) {
+                // Not told from values that somebody else set.
+                (Item::Sysctl { .. } | Item::MptcpLimit(..) | Item::Subflow(_), _) => {}
+                (Item::Dns { dns, .. }, Before::Dns(way)) => {
+                    found.other |= *way == dns::Way::Resolved
+                        || dns::is_in_place(dns, *way, &self.places).unwrap_or(true);
+                }
+                (item, _) if !item.filter_tables().is_empty() => {
+                    let listing = nft::listing(item.filter_tables(), nft::Sets::Left);
+                    let is_there = listing.ok().map(|listing| listing.is_some());
+                    found.filter = found.filter.zip(is_there).map(|(one, other)| one || other);
+                }
+                (item, _) => found.other |= present.standing(item) != Standing::Missing,
+            }
+        }
+        Ok(found)
+    }
+}
