@@ -28,11 +28,12 @@ mod portals;
 mod probe;
 mod radio;
 mod ranking;
+mod session_problems;
 mod status;
 mod streams;
 mod tariffs;
 
 pub use config::{Config, DnsChoice, LinkScheduler, LinkSetting, PathsConfig, Subflows};
 pub use daemon::{Carries, Wishes, run};
-pub use leftovers::{KillSwitch, Left, down, left_behind, stand};
+pub use leftovers::{KillSwitch, Left, TakenDown, down, left_behind, stand};
 pub use probe::echo;

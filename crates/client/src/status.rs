@@ -19,6 +19,7 @@ use rove_proto::time::Instant;
 
 use crate::config::{LinkUse, PathsConfig, UsedBy, kind_of};
 use crate::ranking::Ranked;
+use crate::session_problems::reason;
 use rove_host::data::Carried;
 use rove_host::encoding;
 use rove_host::sessions::{carries_data, state, told_paths, transport};
@@ -84,6 +85,10 @@ pub(crate) struct Search<'a> {
     pub(crate) want: Option<String>,
     /// Where the gateway says that it is reached, best first.
     pub(crate) announced: &'a [SocketAddr],
+    /// Links that cannot be used, each with the reason.
+    pub(crate) down: Vec<String>,
+    /// The names of links that must not be used.
+    pub(crate) unused: Vec<String>,
 }
 
 /// Whether data sent now would arrive, as far as anybody can tell.
@@ -210,8 +215,8 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
                 format!("sending, and nothing has come back for {}; {search}", seconds(owed))
             }
             (_, Some(_)) if path.is_some_and(|path| path.vanishes) => {
-                "large packets are lost on the way and small ones arrive: measuring the path's \
-                 MTU anew"
+                "large packets were lost and small ones arrived: the path may have got a smaller \
+                 MTU, which is being measured"
                     .into()
             }
             (_, Some(heard)) if !is_carrying(peer, now) => {
@@ -225,20 +230,31 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
             (_, None) => "up, not proven yet".into(),
         },
         PeerState::Moving => format!("moving to another address, {ago}"),
-        PeerState::Suspended => match heard {
-            Some(heard) => {
-                let search = around.search.says();
-                format!("no path carries, last heard {} ago; {search}", seconds(heard))
+        PeerState::Suspended => {
+            let heard = heard.map(|heard| format!("last heard {} ago", seconds(heard)));
+            match (heard, around.search.no_link()) {
+                (Some(heard), Some(why)) => {
+                    format!("the gateway cannot be reached ({heard}): {why}")
+                }
+                (Some(heard), None) => {
+                    format!("no path carries, {heard}; {}", around.search.says())
+                }
+                (None, _) => format!("no path carries; {}", around.search.says()),
             }
-            None => format!("no path carries; {}", around.search.says()),
-        },
-        PeerState::Down(code) => match (refused, code) {
-            (Some(why), _) => format!("closed: {why}"),
-            (None, CloseCode::Revoked) => {
-                format!("closed: {code}: ask the gateway's operator for a new invite")
+        }
+        PeerState::Down(code) => {
+            let blocked = "traffic that belongs in the tunnel is blocked until `rove down`";
+            match (refused, code) {
+                (Some(why), _) => format!("closed: {why}; {blocked}"),
+                (None, CloseCode::Revoked) => format!(
+                    "closed: {}: ask the gateway's operator for a new invite; {blocked}",
+                    reason(code)
+                ),
+                (None, _) => {
+                    format!("closed: {}: connect with `rove down` and `rove up`", reason(code))
+                }
             }
-            (None, _) => format!("closed: {code}: connect with `rove down` and `rove up`"),
-        },
+        }
     }
 }
 
@@ -271,8 +287,8 @@ fn limits_udp(peer: &PeerStatus, now: Instant, link: u32) -> bool {
 
 impl Search<'_> {
     fn says(&self) -> String {
-        if self.links == 0 {
-            return "waiting for a link to ask the gateway by".to_owned();
+        if let Some(why) = self.no_link() {
+            return why;
         }
         let resolving = self.resolving.map(|name| format!("resolving {name}"));
         match (self.addresses, resolving) {

@@ -8,21 +8,30 @@ use super::*;
 
 const SILENT: Health = Health::Silent { since: NOW };
 
-fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
-    let around = Surroundings {
+/// A client with one link that asks at three addresses.
+pub(crate) fn around() -> Surroundings<'static> {
+    static DNS: Dns = Dns { servers: Vec::new(), domains: Vec::new(), all: false };
+    static LINKS: BTreeMap<u32, String> = BTreeMap::new();
+    static USED: BTreeMap<String, u64> = BTreeMap::new();
+    static STREAMS: BTreeMap<SocketId, Carried> = BTreeMap::new();
+    Surroundings {
         kill_switch: false,
         paths: PathsConfig::default(),
-        dns: &Dns::default(),
-        links: &BTreeMap::new(),
+        dns: &DNS,
+        links: &LINKS,
         ranked: &[],
         unused: &[],
-        used: &BTreeMap::new(),
+        used: &USED,
         portals: &[],
         keeps_browsers_in: false,
-        streams: &BTreeMap::new(),
-        refused: refused.map(str::to_owned),
+        streams: &STREAMS,
+        refused: None,
         search: Search { links: 1, addresses: 3, ..Search::default() },
-    };
+    }
+}
+
+fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
+    let around = Surroundings { refused: refused.map(str::to_owned), ..around() };
     let status = status(peer, NOW, &around);
     (status.carrying, status.doing)
 }
@@ -73,33 +82,19 @@ fn a_path_on_which_only_small_packets_arrive_does_not_carry() {
     let path = PathStatus { vanishes: true, ..path(Health::Good, Some(10), None) };
     let (carrying, doing) = told(&peer(PeerState::Up, vec![path]), None);
     assert!(!carrying);
-    assert!(doing.starts_with("large packets are lost on the way"), "{doing}");
+    assert!(doing.starts_with("large packets were lost and small ones arrived"), "{doing}");
 }
 
 #[test]
 fn a_link_that_limits_udp_is_named_with_what_to_try() {
     let links = BTreeMap::from([(7, "eth7".to_owned())]);
-    let dns = Dns::default();
     let says = |ago_s: u64| {
         let since = Instant::from_nanos(NOW.as_nanos() - 80_000_000_000);
         let told_at = Instant::from_nanos(NOW.as_nanos() - ago_s * 1_000_000_000);
         let policed = vec![PolicedLink { link: LinkId(7), kbps: 940, since, told_at }];
         let paths = vec![path(Health::Good, Some(0), None)];
         let peer = PeerStatus { policed, ..peer(PeerState::Up, paths) };
-        let around = Surroundings {
-            kill_switch: false,
-            paths: PathsConfig::default(),
-            dns: &dns,
-            links: &links,
-            ranked: &[],
-            unused: &[],
-            used: &BTreeMap::new(),
-            portals: &[],
-            keeps_browsers_in: false,
-            streams: &BTreeMap::new(),
-            refused: None,
-            search: Search { links: 1, addresses: 3, ..Search::default() },
-        };
+        let around = Surroundings { links: &links, ..around() };
         assert_eq!(limits_udp(&peer, NOW, 7), ago_s < 60);
         assert!(!limits_udp(&peer, NOW, 8));
         status(&peer, NOW, &around).doing
@@ -126,8 +121,14 @@ fn what_is_not_up_does_not_carry() {
             "carries, last heard 3 s ago; asking the gateway at 3",
         ),
         (PeerState::Suspended, Vec::new(), None, "no path carries; asking the gateway at 3"),
-        (revoked, fresh(), None, "ask the gateway's operator for a new invite"),
-        (revoked, fresh(), Some("why and how"), "closed: why and how"),
+        (
+            revoked,
+            fresh(),
+            None,
+            "closed: the gateway has revoked this client: ask the gateway's operator for a new \
+             invite; traffic that belongs in the tunnel is blocked until `rove down`",
+        ),
+        (revoked, fresh(), Some("why and how"), "closed: why and how; traffic that belongs in"),
         (asked, fresh(), None, "connect with `rove down` and `rove up`"),
     ] {
         let (carrying, doing) = told(&peer(state, paths), refused);
@@ -156,7 +157,7 @@ fn what_is_done_about_it_is_told() {
     let says = |links, addresses, resolving| {
         Search { links, addresses, resolving, ..Search::default() }.says()
     };
-    assert_eq!(says(0, 3, None), "waiting for a link to ask the gateway by");
+    assert_eq!(says(0, 3, None), "this host has no link to a network");
     assert_eq!(says(1, 1, None), "asking the gateway at 1 address");
     assert_eq!(
         says(2, 2, Some("a.example")),
@@ -167,6 +168,14 @@ fn what_is_done_about_it_is_told() {
     let want = Some("this network has no IPv4".to_owned());
     let search = Search { links: 1, addresses: 1, want, ..Search::default() };
     assert_eq!(search.says(), "asking the gateway at 1 address; this network has no IPv4");
+    let down = vec!["wlan0 has no carrier".to_owned()];
+    let around = Surroundings { search: Search { down, ..Search::default() }, ..around() };
+    let suspended = peer(PeerState::Suspended, vec![path(Health::Gone, Some(3_000), None)]);
+    assert_eq!(
+        status(&suspended, NOW, &around).doing,
+        "the gateway cannot be reached (last heard 3 s ago): no link can be used: wlan0 has no \
+         carrier"
+    );
     let announced = ["[2001:db8::1]:1", "192.0.2.7:4500"].map(|at| at.parse().unwrap());
     let search = Search { announced: &announced, ..Search::default() };
     let there = path(Health::Good, Some(0), None);
@@ -180,18 +189,10 @@ fn a_portal_is_told_of_with_its_cure_while_nothing_carries() {
     let portal = Portal { index: 3, link: "wlan0".into(), page: "http://10.0.0.1/login".into() };
     let told = |state, paths, keeps_browsers_in| {
         let around = Surroundings {
-            kill_switch: false,
-            paths: PathsConfig::default(),
-            dns: &Dns::default(),
-            links: &BTreeMap::new(),
-            ranked: &[],
-            unused: &[],
-            used: &BTreeMap::new(),
             portals: std::slice::from_ref(&portal),
             keeps_browsers_in,
-            streams: &BTreeMap::new(),
-            refused: None,
             search: Search { links: 1, addresses: 1, ..Search::default() },
+            ..around()
         };
         let status = status(&peer(state, paths), NOW, &around);
         let (link, page) = ("wlan0".to_owned(), portal.page.clone());

@@ -49,24 +49,37 @@ pub fn backup(home: &Home, to: &Path) -> Result<()> {
     Ok(files::create(to, files::PRIVATE, text.as_bytes())?)
 }
 
-/// Removes the interface, routes and NAT that a stopped gateway left on this host. Returns whether
-/// there were any.
-pub fn down(home: &Home) -> Result<bool> {
+/// What taking down a stopped gateway came to.
+#[derive(Debug)]
+pub struct TakenDown {
+    /// It had left something.
+    pub was_left: bool,
+    /// What the operator should know although everything is removed.
+    pub warning: Option<String>,
+}
+
+/// Removes the interface, routes and NAT that a stopped gateway left on this host.
+pub fn down(home: &Home) -> Result<TakenDown> {
     Gateway::find(home)?;
     let state = home.state(Role::Gateway);
     if !state.exists() {
-        return Ok(false);
+        return Ok(TakenDown { was_left: false, warning: None });
     }
-    let _lock = match Lock::take(&state) {
-        Err(rove_os::error::Error::SecondInstance { .. }) => {
-            bail!("the gateway runs: stop it first")
-        }
-        taken => taken?,
-    };
+    // A lock that cannot be made, as on a read-only file system, is not held.
+    let lock = Lock::take(&state);
+    if let Err(rove_os::error::Error::SecondInstance { .. }) = lock {
+        bail!("the gateway runs: stop it first")
+    }
     let mut applier = Applier::open(Places::usual(&state))?;
-    let is_left = applier.has_leftovers();
-    if is_left {
+    let was_left = applier.has_leftovers();
+    if was_left {
         applier.leave()?;
     }
-    Ok(is_left)
+    let warning = applier.unwritten().map(|why| {
+        format!(
+            "everything is removed, but the record of it stays: {why}. Then run `rove gateway \
+             down` again"
+        )
+    });
+    Ok(TakenDown { was_left, warning })
 }

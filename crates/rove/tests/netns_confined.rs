@@ -276,7 +276,9 @@ fn what_the_nodes_user_writes_leads_root_nowhere() {
         }
         for make in ["mkfifo", &format!("ln -s {}", secret.display())] {
             as_user(&format!("rm -f {0}/client.log; {make} {0}/client.log", home.display()));
-            assert!(lab.rove("client", "up").fails().contains(": remove it"));
+            let up = lab.rove("client", "up");
+            assert!(up.code == Some(0) && up.err.contains(": remove it"), "{up:?}");
+            lab.rove("client", "down").ok();
             as_user(&format!("rm -f {}/client.log", home.display()));
         }
         assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
@@ -345,6 +347,20 @@ fn a_client_of_root_runs_as_its_own_user_and_changes_the_resolver() {
         lab.rove("client", "down").ok();
         lab.becomes("client", &before);
         assert!(is_link(), "the link of before is gone");
+
+        // Somebody kills the small process alone. The client cannot start it again, and says so;
+        // root's command restores what it cannot.
+        lab.rove("client", "up").ok();
+        sh(&format!("kill -KILL {}", keeper(pid())));
+        let told = "the process rove-resolver has ended";
+        wait_until("it is told", || lab.rove("client", "status").ok().contains(told));
+        let check = lab.rove("client", "check");
+        let line = check.out.lines().find(|line| line.contains(told)).unwrap();
+        assert!(line.starts_with("failed  resolver") && line.contains("`rove down`"), "{check:?}");
+        assert!(is_ours());
+        assert_eq!(lab.rove("client", "down").ok(), "down\n");
+        assert!(is_link(), "the link of before is gone");
+        lab.becomes("client", &before);
         for (path, owner) in owners(&lab.home("client")) {
             assert_eq!(owner, ROVE, "{path}");
         }

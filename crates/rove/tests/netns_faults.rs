@@ -130,8 +130,8 @@ fn a_killed_client_leaves_nothing_after_its_next_start() {
         let client = lab.start("client", "up --foreground");
         wait_until("it carries", || lab.log("client").contains("up: 10.77.0.2"));
         client.kill();
-        let left =
-            "down; a process that was killed left routes and rules: `rove up`, or `rove down`";
+        let left = "down; a client that was killed left routes, rules and a packet filter. Traffic \
+                    that belongs in the tunnel is blocked: `rove up`, or `rove down`";
         let status = || lab.rove("client", "status").ok();
         assert!(status().contains(left), "{}", status());
         assert_eq!(lab.rove("client", "down").ok(), "down\n");

@@ -163,7 +163,7 @@ fn a_full_disk_ends_no_client() {
         // A start on a full disk works, or says why and leaves nothing.
         let started = lab.rove("client", "up --kill-switch");
         if started.code != Some(0) {
-            assert!(started.err.contains("No space left"), "{started:?}");
+            assert!(started.err.contains("the disk is full: make room"), "{started:?}");
         }
         lab.rove("client", "down").ok();
         fs::remove_file(&full).unwrap();
@@ -222,7 +222,7 @@ fn a_program_that_cannot_be_started_is_named_and_leaves_nothing() {
         sh("chmod 755 /usr/sbin/nft");
         assert!(status(&lab).contains("the kill switch lets nothing out"), "{}", status(&lab));
         sh("nsenter --net=/run/netns/client nft flush ruleset");
-        let told = "the kill switch was removed by another program, and packets leave in clear";
+        let told = "a kill switch is on record but not in place, so packets leave in clear";
         assert!(status(&lab).contains(told), "{}", status(&lab));
         assert_eq!(lab.rove("client", "down").ok(), "down\n");
         lab.becomes("client", &before);
@@ -367,4 +367,136 @@ fn lists_that_are_no_good_say_why(lab: &Lab, list: &std::path::Path) {
     fs::write(list, "198.51.100.0/24\n\nnonsense\n").unwrap();
     let error = lab.rove("client", "up").fails();
     assert!(error.contains("client.exclude-file: ") && error.contains("list:3: "), "{error}");
+}
+
+/// The process of the client that runs, or ran last.
+fn client_pid(lab: &Lab) -> String {
+    let lock = lab.home("client").join("client.state/lock");
+    fs::read_to_string(lock).unwrap().trim().to_owned()
+}
+
+#[test]
+fn down_takes_everything_back_on_a_read_only_file_system() {
+    in_namespace("down_takes_everything_back_on_a_read_only_file_system", || {
+        need_program("the kill switch", "nft");
+        let lab = Lab::new("a read-only file system");
+        let _gateway = lab.gateway();
+        let before = lab.state_of("client");
+        let invite = lab.invite("laptop");
+        let home = lab.home("client");
+        let freeze =
+            || sh(&format!("mount --bind {0} {0}; mount -o remount,ro,bind {0}", home.display()));
+        let thaw = || sh(&format!("umount {}", home.display()));
+        let down = || {
+            let down = lab.rove("client", "down");
+            assert_eq!((down.code, &*down.out), (Some(0), "down\n"), "{down:?}");
+            lab.becomes("client", &before);
+            down.err
+        };
+        lab.rove("client", &format!("up --kill-switch {invite}")).ok();
+        for is_killed in [false, true] {
+            if is_killed {
+                sh(&format!("kill -KILL {}", client_pid(&lab)));
+                let told = "the kill switch lets nothing out";
+                wait_until("the process is gone", || status(&lab).contains(told));
+                // Without a lock, nobody has it.
+                fs::remove_file(home.join("client.state/lock")).unwrap();
+            }
+            freeze();
+            let warning = down();
+            assert_eq!(warning.matches("read-only: mount it read-write").count(), 1, "{warning}");
+            assert!(warning.contains("returns at the next boot"), "{warning}");
+            let told = "a kill switch is on record but not in place, so packets leave in clear";
+            assert!(status(&lab).contains(told), "{}", status(&lab));
+            thaw();
+            assert_eq!(down(), "");
+            assert!(status(&lab).contains("down: connect with `rove up`"), "{}", status(&lab));
+            lab.rove("client", if is_killed { "up" } else { "up --kill-switch" }).ok();
+        }
+        // The same without a kill switch: what is gone is not said to be left.
+        freeze();
+        down();
+        assert!(status(&lab).contains("down: connect with `rove up`"), "{}", status(&lab));
+        thaw();
+        // A log that cannot be written keeps no tunnel down.
+        down();
+        sh(&format!("rm {0}/client.log && mkdir {0}/client.log", home.display()));
+        let up = lab.rove("client", "up");
+        assert!(up.code == Some(0) && up.err.contains("writes no log"), "{up:?}");
+        assert_eq!(down(), "");
+    });
+}
+
+/// The lines of `rove check` that failed, without the name of the check.
+fn failures(lab: &Lab) -> (String, Vec<String>) {
+    let out = lab.rove("client", "check").out;
+    let failed = out.lines().filter_map(|line| line.strip_prefix("failed  "));
+    (out.clone(), failed.map(|line| line[13..].to_owned()).collect())
+}
+
+#[test]
+fn check_and_status_say_alike_what_is_wrong_and_blame_nothing_else() {
+    let name = "check_and_status_say_alike_what_is_wrong_and_blame_nothing_else";
+    in_namespace(name, || {
+        need_program("the guard", "nft");
+        own_etc();
+        fs::write("/etc/resolv.conf", "nameserver 9.9.9.9\n").unwrap();
+        let lab = Lab::new("check and status");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let (out, failed) = failures(&lab);
+        assert!(failed.is_empty(), "{out}");
+        // The time since when differs by a second where it is worked out from the last answer.
+        let without_time = |line: &str| line.split(" (since ").next().unwrap().to_owned();
+        let alike = |what: &str| {
+            let (out, failed) = failures(&lab);
+            let [line] = &*failed else { panic!("{what}: {out}") };
+            assert!(
+                status(&lab).contains(&format!("problem      {}", without_time(line))),
+                "{line}"
+            );
+            for test in ["names", "mtu"] {
+                let line =
+                    format!("unknown {test:13}not tested, because the tunnel does not carry");
+                assert!(out.contains(&line), "{out}");
+            }
+            line.clone()
+        };
+        sh("ip -n client link set to-router down");
+        wait_until("it is noticed", || status(&lab).contains("carrying     no"));
+        let line = alike("no link");
+        assert!(line.contains("to-router is down. Cure: connect this host to a network"), "{line}");
+        sh("ip -n client link set to-router up
+            ip -n client route replace default via 203.0.113.254 dev to-router");
+        wait_until("it carries again", || status(&lab).contains("carrying     yes"));
+
+        // Nobody says no.
+        sh("ip -n router route add blackhole 192.0.2.1/32");
+        wait_until("it is noticed", || {
+            lab.rove("client", "check");
+            status(&lab).contains("carrying     no")
+        });
+        let line = alike("no answer");
+        assert!(line.contains("the gateway does not answer at "), "{line}");
+        assert!(
+            line.contains("Cure: try another network; if none helps, run `rove gateway"),
+            "{line}"
+        );
+        sh("ip -n router route del blackhole 192.0.2.1/32");
+        wait_until("it carries again", || status(&lab).contains("carrying     yes"));
+
+        // The traffic of a revoked client is blocked, and so is that of one that was killed.
+        lab.rove("gateway", "gateway revoke laptop").ok();
+        wait_until("it is told", || status(&lab).contains("closed: "));
+        let line = alike("revoked");
+        assert!(line.contains("so traffic of the tunnel is blocked"), "{line}");
+        assert!(line.contains("revoked this client"), "{line}");
+        assert!(status(&lab).contains("blocked until `rove down`"), "{}", status(&lab));
+        sh(&format!("kill -KILL {}", client_pid(&lab)));
+        let told = "Traffic that belongs in the tunnel is blocked: `rove up`, or `rove down`";
+        wait_until("the process is gone", || status(&lab).contains(told));
+        assert!(lab.rove("client", "check").fails().contains(told));
+        lab.rove("client", "down").ok();
+    });
 }

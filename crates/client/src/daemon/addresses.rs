@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use rove_host::resolve::{self, ADDRESSES_MAX};
+use rove_host::time::wall_clock;
 use rove_os::names::Nat64Prefix;
 use rove_proto::id::Transport;
 use rove_proto::node::Command;
@@ -115,6 +116,15 @@ impl Client<'_> {
         let route = self.route_in_use()?;
         let remote = self.nat64.original(route.remote);
         (route.socket.transport() == Transport::Udp).then_some(remote)
+    }
+
+    /// Notes since when a stream carries in place of UDP.
+    pub(super) fn note_transport(&mut self) {
+        let Some(route) = self.route_in_use() else { return };
+        match route.socket.transport() {
+            Transport::Stream => drop(self.noted.by_stream.get_or_insert_with(|| wall_clock().0)),
+            Transport::Udp => self.noted.by_stream = None,
+        }
     }
 
     fn route_in_use(&self) -> Option<Route> {

@@ -32,6 +32,7 @@ use rove_host::home::{Home, Role};
 use rove_host::invite::Invite;
 use rove_host::message::MESSAGES_MAX;
 use rove_host::owed::Owed;
+use rove_host::problems::Finding;
 use rove_host::reconcile::{Device, Host};
 use rove_host::resolve::{self, Resolver};
 use rove_host::signals::Signal;
@@ -130,6 +131,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         lease: None,
         reachable: Vec::new(),
         troubles: Vec::new(),
+        noted: Noted::default(),
         progress: Progress::Asking,
         deadline,
         leaving: None,
@@ -209,6 +211,7 @@ struct Client<'a> {
     applier: Applier,
     /// Faults beside a working tunnel, as last reported.
     troubles: Vec<String>,
+    noted: Noted,
     /// The state of the host around the tunnel.
     host: Host,
     data: Handle,
@@ -222,6 +225,15 @@ struct Client<'a> {
     deadline: Instant,
     /// Who waits to hear that everything is taken down.
     leaving: Option<SyncSender<Reply<Answer>>>,
+}
+
+/// What is remembered of problems.
+#[derive(Default)]
+struct Noted {
+    /// Since when a stream carries in place of UDP, in seconds since 1970.
+    by_stream: Option<u64>,
+    /// The log says that name servers cannot be restored. That does not end by itself.
+    is_stuck_told: bool,
 }
 
 /// How far the way to a tunnel that carries is gone.
@@ -480,6 +492,19 @@ impl Client<'_> {
         self.troubles = found;
     }
 
+    /// Name servers that this process cannot restore any more, for people.
+    fn stuck_resolver(&self) -> Option<Finding> {
+        self.applier.dns_is_stuck().then(|| Finding {
+            part: "dns",
+            what: "the process rove-resolver has ended".to_owned(),
+            cause: "it was killed, by a person or for want of memory; Rove gave up the rights to \
+                    start it again, so it cannot repair or restore name servers"
+                .to_owned(),
+            cure: "as root run `rove down`, which restores the name servers, then `rove up`"
+                .to_owned(),
+        })
+    }
+
     /// Why nothing carries at the deadline.
     fn why_not(&self) -> anyhow::Error {
         let within = self.config.timeout;
@@ -538,10 +563,15 @@ impl Client<'_> {
         if let Err(error) = self.membership.settle() {
             tracing::warn!("where the gateway is cannot be stored: {error:#}");
         }
-        let Some(leaving) = self.leaving.take() else {
-            return Ok(self.applier.undo().and(released)?);
+        let undone = match self.leaving {
+            Some(_) => self.applier.leave().map(leftovers::tell_blocked),
+            None => self.applier.undo(),
         };
-        let undone = self.applier.leave().map(leftovers::tell_blocked).and(released);
+        let undone = undone.and(released);
+        if let Some(why) = self.applier.unwritten() {
+            tracing::warn!("everything is taken back, but the record of it stays: {why}");
+        }
+        let Some(leaving) = self.leaving.take() else { return Ok(undone?) };
         // Even if something else resisted: whoever asks to leave wants the network back.
         let ended = undone.and(opened);
         let reply = match &ended {
@@ -587,6 +617,11 @@ impl Client<'_> {
     fn keep_host_when_due(&mut self) {
         let Some(owed) = self.host.take_due(Instant::now()) else { return };
         self.keep_host(owed.scope);
+        let stuck = self.stuck_resolver().filter(|_| !self.noted.is_stuck_told);
+        if let Some(Finding { what, cause, cure, .. }) = stuck {
+            self.noted.is_stuck_told = true;
+            tracing::error!("{what}: {cause}. Cure: {cure}");
+        }
         // Another program's tunnel may have other networks now, or this host has guests.
         let is_elsewhere = || self.applier.is_elsewhere(&self.plan()).unwrap_or(false);
         if (owed.replan || (self.lease.is_some() && is_elsewhere()))

@@ -39,6 +39,7 @@ impl Client<'_> {
                 tracing::info!(took_ms = took.as_millis(), "moved");
                 tracing::debug!(%remote, "moved");
                 self.note_where();
+                self.note_transport();
             }
             Event::Ended { error, .. } => tracing::warn!(%error, "the session ended"),
             Event::Announced { addresses, .. } => {
@@ -127,7 +128,7 @@ impl Client<'_> {
         match (was_up, is_up) {
             (true, false) => self.lookups.hurry(Instant::now()),
             (false, false) => self.lookups.go_on(Instant::now()),
-            (_, true) => {}
+            (_, true) => self.note_transport(),
         }
         self.suspect_portals();
     }

@@ -16,7 +16,11 @@ use rove_proto::node::{Command, PathStatus};
 use super::rehearsal::Rehearsal;
 use super::{Client, Next, news};
 use crate::config::{Config, LinkScheduler, LinkSetting, PathsConfig, Subflows};
+use crate::session_problems;
 use crate::status::{self, Search, Surroundings};
+
+/// Links that cannot be used and are named at most. More would make the line unreadable.
+const DOWN_MAX: usize = 4;
 
 impl Client<'_> {
     pub(super) fn answer(&mut self, asked: Asked) -> Next {
@@ -122,20 +126,12 @@ impl Client<'_> {
             let held = self.portals_told().into_iter().map(|p| self.held_by_portal(&p));
             // A portal on one link is no problem while another link carries.
             let held = held.filter(|_| !status::is_carrying(session, snapshot.now));
-            let also = troubles.chain(held).collect();
+            let also = troubles.chain(held).chain(self.stuck_resolver()).collect();
             self.host.look(&mut self.applier, self.config.interface.as_str(), also)
         });
         let refused = session.refused.map(news::refusal);
         let (streams, ranked) = (&snapshot.streams, self.ranked.as_slice());
-        let name = resolve::first_name(&self.endpoints);
-        let usable = self.ranked.iter().map(|ranked| &ranked.link);
-        let search = Search {
-            want: self.nat64.want_of_family(&self.remotes, usable),
-            links: self.ranked.len(),
-            addresses: self.reached_at().len(),
-            resolving: name.filter(|_| self.resolver.is_asking()),
-            announced: self.membership.announced(),
-        };
+        let search = self.search();
         let portals = self.portals_told();
         let around = Surroundings {
             portals: &portals,
@@ -155,13 +151,14 @@ impl Client<'_> {
             return Ok(status::paths(session, snapshot.now, &around).into());
         }
         let mut told = status::status(session, snapshot.now, &around);
-        let mut problems = Vec::new();
+        let mut problems =
+            session_problems::problems(session, snapshot.now, &around, self.noted.by_stream);
         if let Some(look) = look {
             told.kill_switch = Some(kill_switch && look.is_whole(Part::KillSwitch));
             if !look.is_whole(Part::Dns) {
                 told.dns.clear();
             }
-            problems = look.problems;
+            problems.extend(look.problems);
         }
         problems.extend(shared_key::at_client(session, snapshot.now));
         let link = |path: &PathStatus| {
@@ -176,6 +173,21 @@ impl Client<'_> {
         let (mtu, beside) = (inner::TUN_MTU, self.beside());
         told.running = Some(RunningClient { inner_gateway, mtu, drops, problems, beside });
         Ok(told.into())
+    }
+
+    /// Where the gateway is looked for, and by which links.
+    fn search(&self) -> Search<'_> {
+        let name = resolve::first_name(&self.endpoints);
+        let usable = self.ranked.iter().map(|ranked| &ranked.link);
+        Search {
+            want: self.nat64.want_of_family(&self.remotes, usable),
+            links: self.ranked.len(),
+            addresses: self.reached_at().len(),
+            resolving: name.filter(|_| self.resolver.is_asking()),
+            announced: self.membership.announced(),
+            down: session_problems::down(&self.links, self.config.interface.as_str(), DOWN_MAX),
+            unused: self.unused.iter().map(|ranked| ranked.link.name.clone()).collect(),
+        }
     }
 
     /// The connections beside the tunnel, if this host's sockets can be listed.

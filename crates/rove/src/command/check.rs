@@ -12,7 +12,6 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, anyhow, bail};
 use rove_api::{
     Beside, Check, CheckState, ClientStatus, GatewayHost, GatewayStatus, Problem, RunningClient,
-    TransportChoice,
 };
 use rove_host::control::{self, AskError, Request};
 use rove_host::home::{Home, Role};
@@ -20,11 +19,13 @@ use rove_host::values::{Endpoint, Host};
 use rove_os::names;
 use serde::de::DeserializeOwned;
 
-use super::{gateway, output};
+use super::{client, gateway, output};
 use crate::cli::OutputArgs;
 
 /// How long an answer from the other end of the tunnel may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// Bytes of a packet that every path carries (RFC 8200 section 5 asks for 1,280).
+const SMALL_PACKET: u16 = 576;
 /// A name that is reserved for examples (RFC 2606), so the query reveals nothing about the user.
 const ASKED_NAME: &str = "example.com";
 /// The port of name servers (RFC 1035 section 4.2).
@@ -35,6 +36,15 @@ const CLOCK_SLACK: Duration = Duration::from_secs(120);
 /// The names of checks that say what was measured.
 const INTERNET: &str = "internet";
 const CONNECTIONS: &str = "connections";
+const SESSION: &str = "session";
+const TRANSPORT: &str = "transport";
+
+/// The cure for name servers that do not answer, on either end.
+const BEHIND_TUNNEL: &str = "run `rove gateway check` on the gateway, which names a filter or a \
+                             route that stops these packets; or name another server there (`dns` \
+                             in gateway.toml)";
+const AT_GATEWAY: &str = "name another server (`dns` in gateway.toml), or let the firewalls on the \
+                          way pass UDP port 53 to it";
 
 /// The result of one check.
 enum Found {
@@ -49,28 +59,34 @@ enum Found {
 type Checks = Vec<(&'static str, Found)>;
 
 /// `rove check`.
-pub(super) fn client(home: &Home, args: OutputArgs) -> Result<()> {
-    let status: ClientStatus = ask(home, Role::Client, "not up: connect with `rove up`")?;
+pub(super) fn of_client(home: &Home, args: OutputArgs) -> Result<()> {
+    let status: ClientStatus = ask(home, Role::Client, || client::not_running(home).doing)?;
     // Without this part no problem would be known, and every check of the host would pass.
     let running = status.running.as_ref();
     let running =
         running.context("the running client is of another version: restart it with this one")?;
-    let mut checks = vec![("session", session(&status)), ("transport", transport(&status))];
-    checks.extend(host(&running.problems, &CLIENT_PARTS));
+    let mut checks = host(&running.problems, &CLIENT_PARTS);
+    let tunnel = checks.iter().any(|(name, found)| *name == SESSION && found.is_bad());
     for (name, found) in &mut checks {
-        if *name == LEAKS && matches!(found, Found::Good(_)) {
-            *found = beside(running.beside);
+        match *name {
+            SESSION if !found.is_bad() => *found = Found::Good(status.doing.clone()),
+            TRANSPORT if !found.is_bad() => *found = transport(&status),
+            LEAKS if !found.is_bad() => *found = beside(running.beside),
+            _ => {}
         }
     }
-    checks.push(("names", servers(&status.dns, "through the tunnel")));
-    checks.push(("mtu", mtu(running)));
+    // Without a tunnel these tests would blame the gateway for what another line explains.
+    let down = || Found::Unknown("not tested, because the tunnel does not carry".to_owned());
+    let names = || servers(&status.dns, "through the tunnel", BEHIND_TUNNEL);
+    checks.push(("names", if tunnel { down() } else { names() }));
+    checks.push(("mtu", if tunnel { down() } else { mtu(running) }));
     checks.push(("clock", clock(home, Role::Client)));
     tell(checks, args)
 }
 
 /// `rove gateway check`.
-pub(super) fn gateway(home: &Home, args: OutputArgs) -> Result<()> {
-    let not_running = "the gateway does not run: start it, then check again";
+pub(super) fn of_gateway(home: &Home, args: OutputArgs) -> Result<()> {
+    let not_running = || "the gateway does not run: start it, then check again".to_owned();
     let status: GatewayStatus = ask(home, Role::Gateway, not_running)?;
     let config = rove_gateway::Config::load(&home.config(Role::Gateway))?;
     let mut checks = host(&status.problems, &GATEWAY_PARTS);
@@ -83,15 +99,19 @@ pub(super) fn gateway(home: &Home, args: OutputArgs) -> Result<()> {
         };
         checks.push(("nat", Found::Good(off.to_owned())));
     }
-    checks.push(("names", servers(&config.dns, "for clients")));
+    checks.push(("names", servers(&config.dns, "for clients", AT_GATEWAY)));
     checks.extend(config.endpoints.iter().map(|endpoint| ("endpoint", reached_at(endpoint))));
     checks.push(("clock", clock(home, Role::Gateway)));
     tell(checks, args)
 }
 
-fn ask<T: DeserializeOwned>(home: &Home, role: Role, not_running: &'static str) -> Result<T> {
+fn ask<T: DeserializeOwned>(
+    home: &Home,
+    role: Role,
+    not_running: impl FnOnce() -> String,
+) -> Result<T> {
     control::ask(&home.socket(role)?, &Request::Status).map_err(|error| match error {
-        AskError::NotRunning => anyhow!(not_running),
+        AskError::NotRunning => anyhow!(not_running()),
         error @ (AskError::Refused(_) | AskError::Broken { .. } | AskError::OtherVersion(_)) => {
             error.into()
         }
@@ -130,24 +150,17 @@ impl Found {
             Self::Unknown(says) => (CheckState::Unknown, says),
         }
     }
+
+    const fn is_bad(&self) -> bool {
+        matches!(self, Self::Bad(_))
+    }
 }
 
-fn session(status: &ClientStatus) -> Found {
-    let doing = status.doing.clone();
-    if status.carrying { Found::Good(doing) } else { Found::Bad(doing) }
-}
-
+/// The transport in use, if the client reports no problem with it.
 fn transport(status: &ClientStatus) -> Found {
     match status.transport.as_deref() {
-        Some("udp") => Found::Good("udp".to_owned()),
-        None => Found::Unknown("no path is in use".to_owned()),
-        Some(other) if status.transport_wanted != Some(TransportChoice::Auto) => {
-            Found::Good(other.to_owned())
-        }
-        Some(other) => Found::Bad(format!(
-            "{other} stands in, since UDP gets no answer: this network blocks it. Cure: another \
-             network, or let its firewall pass UDP to the gateway"
-        )),
+        Some(transport) => Found::Good(transport.to_owned()),
+        None => Found::Unknown("not tested, because no path is in use".to_owned()),
     }
 }
 
@@ -174,7 +187,9 @@ fn beside(beside: Option<Beside>) -> Found {
 }
 
 /// Parts of the host: the name of the check, the part, and the text for a good result.
-const CLIENT_PARTS: [(&str, &str, &str); 8] = [
+const CLIENT_PARTS: [(&str, &str, &str); 11] = [
+    (SESSION, "session", ""),
+    (TRANSPORT, "transport", ""),
     ("interface", "interface", "up, with its addresses"),
     ("routes", "routing", "in place"),
     (LEAKS, "leak", NOTHING_PASSES),
@@ -183,6 +198,7 @@ const CLIENT_PARTS: [(&str, &str, &str); 8] = [
     ("settings", "setting", "in place"),
     ("resolver", "dns", "as wanted"),
     ("offload", rove_host::offload::PART, "no segmented send is known to lose packets"),
+    ("others", "other", "nothing else is wrong"),
 ];
 const GATEWAY_PARTS: [(&str, &str, &str); 9] = [
     ("interface", "interface", "up, with its addresses"),
@@ -230,7 +246,7 @@ fn measured(checks: &mut Checks, host: Option<GatewayHost>) {
 }
 
 /// Whether name servers answer.
-fn servers(servers: &[IpAddr], whom: &str) -> Found {
+fn servers(servers: &[IpAddr], whom: &str, cure: &str) -> Found {
     if servers.is_empty() {
         return Found::Good(format!("no name server is set {whom}"));
     }
@@ -248,11 +264,8 @@ fn servers(servers: &[IpAddr], whom: &str) -> Found {
         let all: Vec<String> = servers.iter().map(IpAddr::to_string).collect();
         return Found::Good(format!("{} answered", all.join(", ")));
     }
-    Found::Bad(format!(
-        "no answer from the name server {} within {within} s. Cure: name one that is reached from \
-         the gateway (`dns` in gateway.toml), or let its firewall answer",
-        deaf.join(", ")
-    ))
+    let deaf = deaf.join(", ");
+    Found::Bad(format!("no answer from the name server {deaf} within {within} s. Cure: {cure}"))
 }
 
 /// Whether the largest packet comes through and back.
@@ -266,12 +279,8 @@ fn mtu(running: &RunningClient) -> Found {
         match rove_client::echo(gateway, mtu, ANSWER_WITHIN) {
             Ok(true) => {}
             Ok(false) => {
-                return Found::Bad(format!(
-                    "a packet of {mtu} bytes to {gateway} was not answered within {} s. Cure: let \
-                     the gateway's firewall answer pings from its tunnel; if small ones are \
-                     answered, tell `rove paths` to whoever can mend the path's MTU",
-                    ANSWER_WITHIN.as_secs()
-                ));
+                let small = rove_client::echo(gateway, SMALL_PACKET, ANSWER_WITHIN);
+                return Found::Bad(unanswered(gateway, mtu, small.unwrap_or(false)));
             }
             Err(error) => {
                 return Found::Unknown(format!("no ping can be sent ({error}): run as root"));
@@ -279,6 +288,21 @@ fn mtu(running: &RunningClient) -> Found {
         }
     }
     Found::Good(format!("packets of {mtu} bytes come through"))
+}
+
+/// What was measured if a large ping is not answered, and what that may mean.
+fn unanswered(gateway: IpAddr, mtu: u16, is_small_answered: bool) -> String {
+    let within = ANSWER_WITHIN.as_secs();
+    if is_small_answered {
+        return format!(
+            "{gateway} answers a ping of {SMALL_PACKET} bytes and not one of {mtu} bytes within \
+             {within} s. Cure: try another network; a router on the path may drop large packets"
+        );
+    }
+    format!(
+        "{gateway} answers no ping through the tunnel within {within} s. Cure: let the gateway's \
+         firewall answer pings from its tunnel"
+    )
 }
 
 /// Whether the clock is behind the node's own files. With such a clock, invites and signatures seem

@@ -14,10 +14,11 @@ use rove_api::{Changed, ClientStatus, Link, LinkUse, Portal};
 use rove_client::{Carries, Config, KillSwitch, Left, Wishes, left_behind};
 use rove_host::config::LogFormat;
 use rove_host::control::{self, AskError, Request};
+use rove_host::files::{self, FileError};
 use rove_host::home::{Home, Role};
 use rove_host::invite::Invite;
 use rove_host::log::LogFile;
-use rove_host::{confine, files, log};
+use rove_host::{confine, log};
 use rove_os::plan::{Connection, Places};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::de::IgnoredAny;
@@ -98,10 +99,11 @@ fn run(
         files::make_directory(&state)?;
         let log = configure()?.log;
         match &log_file {
-            Some(path) => {
-                let file = LogFile::open(path).with_context(|| path.display().to_string())?;
-                log::start_in(file, log, format);
-            }
+            Some(path) => match LogFile::open(path) {
+                Ok(file) => log::start_in(file, log, format),
+                // The starting process has said why. Standard error leads nowhere then.
+                Err(_) => log::start(log, format),
+            },
             None => log::start(log, format),
         }
         let invite = args.invite.as_ref();
@@ -262,8 +264,15 @@ fn write_line(kind: &str, line: &str) -> io::Result<()> {
 fn start_detached(home: &Home, args: &UpArgs) -> Result<Child> {
     confine::make_home(home)?;
     let path = home.client_log();
-    let log = confine::as_owner(home, || LogFile::open(&path));
-    let log = log.with_context(|| path.display().to_string())?.into_file();
+    // A tunnel without a log is better than none.
+    let log = match confine::as_owner(home, || LogFile::open(&path)) {
+        Ok(log) => log.into_file(),
+        Err(cause) => {
+            let why = FileError::system(&path, cause);
+            output::warning(&format!("the client writes no log: {why}"));
+            OpenOptions::new().write(true).open("/dev/null")?
+        }
+    };
     let program = env::current_exe().context("cannot find this program's own file")?;
     let start = |program: &Path| {
         let mut command = std::process::Command::new(program);
@@ -300,7 +309,9 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
 }
 
 pub(super) fn down(home: &Home) -> Result<()> {
-    if rove_client::down(home)? {
+    let taken = rove_client::down(home)?;
+    taken.warning.as_deref().into_iter().for_each(output::warning);
+    if taken.was_up {
         return output::line("down");
     }
     match home.other() {
@@ -373,30 +384,42 @@ fn portal(portal: &Portal) -> String {
 }
 
 /// The status of a client that does not run.
-fn not_running(home: &Home) -> ClientStatus {
+pub(super) fn not_running(home: &Home) -> ClientStatus {
     let left = left_behind(home);
     let stands = left.as_ref().map(|left| left.kill_switch);
-    let cure = "`rove up`, or `rove down`";
     let doing = match (&left, home.other()) {
-        (Ok(Left { kill_switch: KillSwitch::Stands, .. }), _) => {
-            format!("down; the kill switch lets nothing out: {cure}")
-        }
-        (Ok(Left { kill_switch: KillSwitch::Gone, .. }), _) => format!(
-            "down; the kill switch was removed by another program, and packets leave in clear: \
-             {cure}"
-        ),
-        (Ok(Left { kill_switch: KillSwitch::Unseen, .. }), _) => format!(
-            "down; a kill switch was set, and whether it is in place cannot be seen: {cure}"
-        ),
-        (Ok(Left { rest: true, .. }), _) => {
-            format!("down; a process that was killed left routes and rules: {cure}")
-        }
+        (Ok(left), other) => match (after(*left), other) {
+            (Some(found), _) => format!("down; {found}: `rove up`, or `rove down`"),
+            (None, Some(other)) => format!("down: connect with `rove up`; {other}"),
+            (None, None) => "down: connect with `rove up`".to_owned(),
+        },
         (Err(error), _) => format!("down; whether a kill switch stands is not known: {error:#}"),
-        (Ok(_), Some(other)) => format!("down: connect with `rove up`; {other}"),
-        (Ok(_), None) => "down: connect with `rove up`".to_owned(),
     };
     let stands = stands.map(|stands| stands != KillSwitch::None && stands != KillSwitch::Gone);
     ClientStatus { doing, kill_switch: stands.ok(), ..ClientStatus::default() }
+}
+
+/// What a client left on this host, and what that does to traffic.
+fn after(left: Left) -> Option<&'static str> {
+    Some(match left {
+        Left { kill_switch: KillSwitch::Stands, .. } => "the kill switch lets nothing out",
+        Left { kill_switch: KillSwitch::Gone, .. } => {
+            "a kill switch is on record but not in place, so packets leave in clear"
+        }
+        Left { kill_switch: KillSwitch::Unseen, .. } => {
+            "a kill switch was set, and whether it is in place cannot be seen"
+        }
+        Left { guard: Some(true), rest: true, .. } => {
+            "a client that was killed left routes, rules and a packet filter. Traffic that belongs \
+             in the tunnel is blocked"
+        }
+        Left { rest: true, .. } => "a client that was killed left routes and rules",
+        Left { guard: Some(true), .. } => {
+            "a client that was killed left a packet filter. Traffic that belongs in the tunnel is \
+             blocked"
+        }
+        Left { .. } => return None,
+    })
 }
 
 /// Changes how a running client works, and says what was `done`.

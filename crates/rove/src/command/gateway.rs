@@ -296,7 +296,9 @@ pub(super) fn reload(home: &Home) -> Result<bool> {
 }
 
 pub(super) fn down(home: &Home) -> Result<()> {
-    output::line(match rove_gateway::down(home)? {
+    let taken = rove_gateway::down(home)?;
+    taken.warning.as_deref().into_iter().for_each(output::warning);
+    output::line(match taken.was_left {
         true => "interface, routes and NAT are gone",
         false => "nothing of it is left",
     })

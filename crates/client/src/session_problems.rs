@@ -1,0 +1,250 @@
+//! Problems of the session itself, for `rove status` and `rove check`: it does not carry, or a
+//! stream stands in for UDP.
+//!
+//! This module contains the texts. It says what was measured, and then what that may mean. It does
+//! not know the host's settings, which `rove_host::problems` describes.
+
+use std::time::Duration;
+
+use rove_api::Problem;
+use rove_proto::error::CloseCode;
+use rove_proto::id::Transport;
+use rove_proto::node::{PeerState, PeerStatus};
+use rove_proto::time::Instant;
+
+use crate::config::TransportChoice;
+use crate::status::{Search, Surroundings, is_carrying};
+use rove_host::sessions::transport;
+use rove_host::time::wall_clock;
+
+/// The parts of the node that these problems are about.
+const SESSION: &str = "session";
+const TRANSPORT: &str = "transport";
+
+/// The problems of this session. `by_stream` is since when a stream carries, in seconds since 1970.
+pub(crate) fn problems(
+    peer: &PeerStatus,
+    now: Instant,
+    around: &Surroundings<'_>,
+    by_stream: Option<u64>,
+) -> Vec<Problem> {
+    let found = [not_carrying(peer, now, around), stands_in(peer, around, by_stream)];
+    found.into_iter().flatten().collect()
+}
+
+/// What to call the reason for which the gateway closed a session.
+pub(crate) fn reason(code: CloseCode) -> String {
+    match code {
+        CloseCode::Revoked => "the gateway has revoked this client".to_owned(),
+        CloseCode::Requested => "the gateway closed the session".to_owned(),
+        CloseCode::Restarting => "the gateway is restarting".to_owned(),
+        CloseCode::Protocol => "the gateway closed the session for a protocol error".to_owned(),
+        CloseCode::Other(code) => format!("the gateway closed the session with code {code}"),
+    }
+}
+
+fn not_carrying(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Option<Problem> {
+    if is_carrying(peer, now) || peer.state == PeerState::Resting {
+        return None;
+    }
+    let heard = peer.paths.iter().filter_map(|path| path.heard_at).max().or(peer.established);
+    let ago = heard.map_or(Duration::ZERO, |at| now.saturating_since(at));
+    let what = match peer.state {
+        PeerState::Down(_) => "the session is closed, so traffic of the tunnel is blocked",
+        PeerState::Unestablished
+        | PeerState::Resting
+        | PeerState::Up
+        | PeerState::Moving
+        | PeerState::Suspended => "the tunnel does not carry",
+    };
+    let (cause, cure) = why(peer, around);
+    let since = wall_clock().0.saturating_sub(ago.as_secs());
+    Some(Problem { part: Some(SESSION.to_owned()), what: what.to_owned(), since, cause, cure })
+}
+
+/// Cause and cure.
+fn why(peer: &PeerStatus, around: &Surroundings<'_>) -> (String, String) {
+    let search = &around.search;
+    let owned = |cause: &str, cure: &str| (cause.to_owned(), cure.to_owned());
+    let is_refused = matches!(peer.state, PeerState::Unestablished | PeerState::Down(_));
+    if let Some((cause, cure)) = around.refused.as_deref().filter(|_| is_refused).map(split) {
+        return (cause.to_owned(), cure.to_owned());
+    }
+    if let PeerState::Down(code) = peer.state {
+        let cure = match code {
+            CloseCode::Revoked => "ask the gateway's operator for a new invite, or run `rove down`",
+            CloseCode::Requested
+            | CloseCode::Restarting
+            | CloseCode::Protocol
+            | CloseCode::Other(_) => "run `rove down`, then `rove up`",
+        };
+        return (reason(code), cure.to_owned());
+    }
+    if let Some(why) = search.no_link() {
+        return (why, "connect this host to a network; the session then goes on".to_owned());
+    }
+    if let Some(portal) = around.portals.first() {
+        let cause = format!("the network of {} wants a sign-in", portal.link);
+        return (cause, format!("sign in at {}", portal.page));
+    }
+    if let Some(want) = &search.want {
+        return owned(want, "use another network, or give the gateway an address of that family");
+    }
+    if peer.paths.first().is_some_and(|path| path.vanishes) {
+        return owned(
+            "large packets were lost and small ones arrived; Rove measures the path's MTU again",
+            "wait some seconds; if it stays, try another network",
+        );
+    }
+    if search.addresses == 0 {
+        return owned("the gateway's name does not resolve", "check this host's network and DNS");
+    }
+    let (count, plural) = (search.addresses, if search.addresses == 1 { "" } else { "es" });
+    (
+        format!("the gateway does not answer at {count} address{plural}"),
+        "try another network; if none helps, run `rove gateway status` on the gateway".to_owned(),
+    )
+}
+
+/// A line of cause and cure.
+fn split(line: &str) -> (&str, &str) {
+    line.split_once(": ").unwrap_or((line, "see the client's log"))
+}
+
+/// A stream carries, although UDP is wanted.
+fn stands_in(
+    peer: &PeerStatus,
+    around: &Surroundings<'_>,
+    by_stream: Option<u64>,
+) -> Option<Problem> {
+    let path = peer.paths.first().filter(|path| path.in_use)?;
+    let is_stream = path.route.socket.transport() == Transport::Stream;
+    if !is_stream || around.paths.transport != TransportChoice::Auto {
+        return None;
+    }
+    Some(Problem {
+        part: Some(TRANSPORT.to_owned()),
+        what: format!(
+            "UDP gets no answer from the gateway, so {} is used",
+            transport(path, around.streams)
+        ),
+        since: by_stream.unwrap_or_else(|| wall_clock().0),
+        cause: "this network may block UDP, or a firewall of this host or in front of the gateway \
+                does"
+            .to_owned(),
+        cure: "use another network, or let these firewalls pass UDP to the gateway's port; Rove \
+               tries UDP again by itself"
+            .to_owned(),
+    })
+}
+
+impl Search<'_> {
+    /// Why no link can be used, if none can.
+    pub(crate) fn no_link(&self) -> Option<String> {
+        if self.links > 0 {
+            return None;
+        }
+        Some(match (self.unused.as_slice(), self.down.as_slice()) {
+            ([], []) => "this host has no link to a network".to_owned(),
+            ([], down) => format!("no link can be used: {}", down.join(", ")),
+            (unused, _) => format!(
+                "no link may be used: a rule, `rove set` or a cap excludes {}",
+                unused.join(", ")
+            ),
+        })
+    }
+}
+
+/// Links that cannot be used, each with the reason; at most `max`.
+pub(crate) fn down(links: &[rove_os::links::Link], tunnel: &str, max: usize) -> Vec<String> {
+    use rove_os::links::LinkKind;
+    let is_outside = |kind| !matches!(kind, LinkKind::Loopback | LinkKind::Tunnel);
+    let unusable =
+        links.iter().filter(|link| is_outside(link.kind) && !link.usable() && link.name != tunnel);
+    let told = unusable.map(|link| {
+        let why = match (link.up, link.carrier && !link.dormant) {
+            (false, _) => "is down",
+            (true, false) => "has no carrier",
+            (true, true) => "has no address",
+        };
+        format!("{} {why}", link.name)
+    });
+    told.take(max).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rove_host::samples::{NOW, path, peer};
+    use rove_proto::path::Health;
+
+    use super::*;
+    use crate::status::tests::around;
+
+    fn told(peer: &PeerStatus, search: Search<'_>, refused: Option<&str>) -> Vec<String> {
+        let around = Surroundings { search, refused: refused.map(str::to_owned), ..around() };
+        let found = problems(peer, NOW, &around, None);
+        found.iter().map(|one| format!("{}: {}. {}", one.what, one.cause, one.cure)).collect()
+    }
+
+    #[test]
+    fn what_does_not_carry_names_cause_and_cure() {
+        let silent = || vec![path(Health::Silent { since: NOW }, Some(9_000), Some(9_000))];
+        let asked = || Search { links: 1, addresses: 2, ..Search::default() };
+        let down = vec!["wlan0 has no carrier".to_owned(), "eth0 is down".to_owned()];
+        let unused = vec!["wwan0".to_owned()];
+        let no_name = Search { links: 1, ..Search::default() };
+        for (state, search, refused, parts) in [
+            (PeerState::Suspended, asked(), None, ["at 2 addresses", "`rove gateway status`"]),
+            (PeerState::Up, no_name, None, ["name does not resolve", "DNS"]),
+            (
+                PeerState::Suspended,
+                Search { down, ..Search::default() },
+                None,
+                ["no link can be used: wlan0 has no carrier, eth0 is down", "connect this host"],
+            ),
+            (
+                PeerState::Suspended,
+                Search { unused, ..Search::default() },
+                None,
+                ["excludes wwan0", "connect this host"],
+            ),
+            (
+                PeerState::Down(CloseCode::Revoked),
+                asked(),
+                None,
+                ["the gateway has revoked this client", "new invite, or run `rove down`"],
+            ),
+            (
+                PeerState::Unestablished,
+                asked(),
+                Some("the gateway is full: try again later"),
+                ["the gateway is full", "try again later"],
+            ),
+        ] {
+            let [line] = &*told(&peer(state, silent()), search, refused) else {
+                panic!("{state:?}")
+            };
+            assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_carries_or_rests_is_no_problem() {
+        let good = vec![path(Health::Good, Some(0), None)];
+        let asked = || Search { links: 1, addresses: 2, ..Search::default() };
+        assert!(told(&peer(PeerState::Up, good), asked(), None).is_empty());
+        assert!(told(&peer(PeerState::Resting, Vec::new()), asked(), None).is_empty());
+    }
+
+    #[test]
+    fn a_stream_is_a_problem_only_where_udp_is_wanted() {
+        let mut stream = path(Health::Good, Some(0), None);
+        stream.route.socket = rove_proto::id::SocketId(rove_proto::id::SocketId::STREAMS);
+        let peer = peer(PeerState::Up, vec![stream]);
+        for (transport, count) in [(TransportChoice::Auto, 1), (TransportChoice::Tcp, 0)] {
+            let mut around = around();
+            around.paths.transport = transport;
+            assert_eq!(problems(&peer, NOW, &around, Some(7)).len(), count, "{transport:?}");
+        }
+    }
+}
