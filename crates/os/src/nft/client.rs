@@ -6,7 +6,8 @@
 //! tunnel's own addresses unreachable from other links. A packet must pass both.
 //!
 //! ```text
-//! prerouting   mangle  drops packets to the tunnel's address that arrive on another link
+//! prerouting   -450    drops fragments from other links that could mix with the tunnel's
+//!              mangle  drops packets to the tunnel's address that arrive on another link
 //!                      drops packets of connections that this host began before the guard
 //!                      marks connections that arrive on another link, and packets of these
 //!                      marks connections that arrive from the tunnel, and others' replies on them
@@ -56,6 +57,9 @@ const DHCP_V4: [&str; 2] = ["255.255.255.255/32", "169.254.0.0/16"];
 const DHCP_V6: [&str; 2] = ["ff02::1:2/128", "fe80::/10"];
 
 // Priorities of chains at a hook (netfilter_ipv4.h).
+/// Before the kernel reassembles fragments (-400). It compares their addresses, and not their
+/// links.
+const FRAGMENTS: i32 = -450;
 const MANGLE: i32 = -150;
 const FILTER: i32 = 0;
 const SOURCE_NAT: i32 = 100;
@@ -70,6 +74,8 @@ const OLDER: &str = "older";
 /// (RFC 9293).
 const TCP_FLAGS: u32 = 0x17;
 const TCP_SYN: u32 = 0x02;
+/// The offset of a fragment and the flag for more of them (RFC 791).
+const FRAGMENT: u32 = 0x3fff;
 
 type Rule = Vec<Value>;
 
@@ -150,6 +156,8 @@ pub(super) fn guard(
         let sources = sources(&mut table, guard);
         table.rules(OLDER, sources);
     }
+    table.base_chain("fragments", "filter", ("prerouting", FRAGMENTS), "accept");
+    table.rules("fragments", foreign_fragments(guard));
     table.chain(INCOMING);
     table.rules(INCOMING, incoming(guard, flows));
     table.base_chain("arrivals", "filter", ("prerouting", MANGLE), "accept");
@@ -376,6 +384,28 @@ fn to_own_addresses(guard: &GuardRules) -> Vec<Rule> {
     let foreign = from_other_links(&guard.opening, &[]);
     let to = |nets: Vec<IpNet>| vec![foreign.clone(), address("daddr", &nets), drop()];
     networks_by_family(&own_addresses(guard)).into_iter().map(to).collect()
+}
+
+/// Drops fragments from other links that the kernel could mix with fragments from the tunnel: those
+/// to the tunnel's addresses, and those to advertised networks with a source that is in the tunnel.
+fn foreign_fragments(guard: &GuardRules) -> Vec<Rule> {
+    let foreign = |nets: &[IpNet]| {
+        let is_fragment = if nets.iter().any(|net| net.addr().is_ipv6()) {
+            equals(json!({ "exthdr": { "name": "frag" } }), json!(true))
+        } else {
+            let offset = json!({ "&": [payload("ip", "frag-off"), FRAGMENT] });
+            matches("!=", offset, json!(0))
+        };
+        vec![from_other_links(&guard.opening, &[]), is_fragment, address("daddr", nets)]
+    };
+    let back = json!({ "fib": { "result": "oifname", "flags": ["saddr"] } });
+    let comes_by_tunnel = equals(back, json!(guard.opening.device));
+    let own = networks_by_family(&own_addresses(guard)).into_iter();
+    let own = own.map(|nets| [foreign(&nets), vec![drop()]].concat());
+    let behind = networks_by_family(&guard.opening.behind).into_iter();
+    let behind =
+        behind.map(|nets| [foreign(&nets), vec![comes_by_tunnel.clone(), drop()]].concat());
+    own.chain(behind).collect()
 }
 
 /// Refuses packets on other links that have a tunnel address as their source.

@@ -2,10 +2,10 @@
 //! and with which source address.
 //!
 //! Its chains, in the order in which a packet passes them:
-//! - `guard`, before connection tracking: only packets from the tunnel may have an inner source
-//!   address, and the gateway's own inner addresses answer only there. Packets of the gateway's own
-//!   ports are not tracked, unless other programs need that; `own` does the same for those that
-//!   leave.
+//! - `guard`, before the kernel reassembles fragments: only packets from the tunnel may have an
+//!   inner source address, and the gateway's own inner addresses answer only there.
+//! - `track`, before connection tracking: packets of the gateway's own ports are not tracked,
+//!   unless other programs need that; `own` does the same for those that leave.
 //! - `enter`, after connection tracking and before NAT: decides about new connections from the
 //!   tunnel. `to_host` admits those to this host itself. They may contact the gateway's inner
 //!   addresses for pings and names, and destinations that the operator allows by name. Each inner
@@ -34,8 +34,11 @@ use super::ruleset::{
 };
 use crate::plan::{Destination, GATEWAY_TABLE, Gate};
 
-/// Before connection tracking (-200) and all filters.
-const GUARD: i32 = -300;
+/// Before the kernel reassembles fragments (-400): it does so by their addresses, whatever their
+/// interfaces are, and a forged fragment would become part of a client's packet.
+const GUARD: i32 = -450;
+/// Before connection tracking (-200), with whole packets, which have ports.
+const TRACK: i32 = -300;
 /// After connection tracking (-200) and before destination NAT (-100), which may lead a packet for
 /// this host elsewhere, for example into a container.
 const ENTER: i32 = -150;
@@ -75,8 +78,9 @@ pub(super) fn gateway(gate: &Gate) -> Vec<Value> {
         commands.extend(rules.into_iter().map(|expr| rule(GATEWAY_TABLE, name, expr)));
     };
     base("guard", "filter", "prerouting", GUARD, guard(gate));
+    base("track", "filter", "prerouting", TRACK, track(gate));
     if gate.untracked {
-        base("own", "filter", "output", GUARD, without_tracking(gate, "sport"));
+        base("own", "filter", "output", TRACK, without_tracking(gate, "sport"));
     }
     base("enter", "filter", "prerouting", ENTER, enter(gate));
     base("forward", "filter", "forward", FORWARD, forward(gate));
@@ -121,6 +125,28 @@ fn guard(gate: &Gate) -> Vec<Vec<Value>> {
     let from_tunnel = || equals(meta("iifname"), json!(gate.device));
     let sources = gate.sources();
     let mut rules = Vec::new();
+    for (v6, name) in [(false, "ipv4"), (true, "ipv6")] {
+        let family = equals(meta("nfproto"), json!(name));
+        let foreign = match of_family(&sources, v6) {
+            Some(networks) => address("!=", "saddr", &networks),
+            None => family,
+        };
+        rules.push(vec![from_tunnel(), foreign, drop()]);
+    }
+    rules.push(vec![from_tunnel(), accept()]);
+    rules.push(vec![equals(meta("iifname"), json!("lo")), accept()]);
+    // With NAT, hosts outside never need an inner address.
+    let own = gate.own.iter().copied().map(IpNet::from).collect();
+    let hidden = if gate.nat { gate.networks.clone() } else { own };
+    for (field, networks) in [("daddr", hidden), ("saddr", sources)] {
+        let families = networks_by_family(&networks);
+        rules.extend(families.iter().map(|family| vec![address("==", field, family), drop()]));
+    }
+    rules
+}
+
+fn track(gate: &Gate) -> Vec<Vec<Value>> {
+    let mut rules = Vec::new();
     if gate.untracked {
         rules.extend(without_tracking(gate, "dport").into_iter().map(|mut rule| {
             let to_host = json!({ "fib": { "result": "type", "flags": ["daddr"] } });
@@ -134,26 +160,10 @@ fn guard(gate: &Gate) -> Vec<Vec<Value>> {
             rule
         }));
     }
-    for (v6, name) in [(false, "ipv4"), (true, "ipv6")] {
-        let family = equals(meta("nfproto"), json!(name));
-        let foreign = match of_family(&sources, v6) {
-            Some(networks) => address("!=", "saddr", &networks),
-            None => family,
-        };
-        rules.push(vec![from_tunnel(), foreign, drop()]);
-    }
     if gate.nat {
         let zone = json!({ "ct": { "key": "zone", "dir": "original" } });
-        rules.push(vec![from_tunnel(), json!({ "mangle": { "key": zone, "value": ZONE } })]);
-    }
-    rules.push(vec![from_tunnel(), accept()]);
-    rules.push(vec![equals(meta("iifname"), json!("lo")), accept()]);
-    // With NAT, hosts outside never need an inner address.
-    let own = gate.own.iter().copied().map(IpNet::from).collect();
-    let hidden = if gate.nat { gate.networks.clone() } else { own };
-    for (field, networks) in [("daddr", hidden), ("saddr", sources)] {
-        let families = networks_by_family(&networks);
-        rules.extend(families.iter().map(|family| vec![address("==", field, family), drop()]));
+        let zone = json!({ "mangle": { "key": zone, "value": ZONE } });
+        rules.push(vec![equals(meta("iifname"), json!(gate.device)), zone]);
     }
     rules
 }

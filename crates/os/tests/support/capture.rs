@@ -36,6 +36,18 @@ impl Capture {
         Self { socket }
     }
 
+    /// Sends an IP packet from the far end to every host on the cable.
+    pub(crate) fn send(&self, packet: &[u8]) {
+        let kind = if packet[0] >> 4 == 4 { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
+        let mut frame = [[0xff; 6], [2, 0, 0, 0, 0, 1]].concat();
+        frame.extend((kind as u16).to_be_bytes());
+        frame.extend(packet);
+        // SAFETY: the pointer and the length are those of a live vector.
+        let sent =
+            unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        assert_eq!(usize::try_from(sent), Ok(frame.len()), "{}", io::Error::last_os_error());
+    }
+
     /// What came since the last call, as "protocol destination:port", without what the kernel
     /// says by itself to have IPv6 at all.
     pub(crate) fn take(&self) -> Vec<String> {
