@@ -14,6 +14,7 @@ use std::{
 
 use ipnet::IpNet;
 use rove_os::{
+    conntrack,
     plan::{Applier, Destination, Firewall, Places, Plan},
     tun::{Tun, TunOptions},
 };
@@ -62,12 +63,18 @@ impl Gateway {
 
     /// Applies the plan like a new process, without the state of this one.
     fn apply(&self, firewall: Firewall) {
+        self.apply_with(firewall, &[]);
+    }
+
+    /// The same with networks behind clients.
+    fn apply_with(&self, firewall: Firewall, behind: &[&str]) {
         let nets = |nets: [&str; 2]| nets.map(|net| net.parse::<IpNet>().unwrap()).to_vec();
         let plan = Plan {
             device: "rove0".to_owned(),
             persistent: true,
             mtu: 1_400,
             addresses: nets(["10.7.0.1/24", "fd07::1/64"]),
+            routes: behind.iter().map(|net| net.parse().unwrap()).collect(),
             forward: true,
             firewall: Some(firewall),
             ..Plan::default()
@@ -112,10 +119,14 @@ fn packet(v6: bool, protocol: u8, transport: &[u8]) -> Vec<u8> {
 
 /// An inner packet of a client.
 fn packet_to(to: &str, protocol: u8, transport: &[u8]) -> Vec<u8> {
+    packet_between(CLIENT[usize::from(to.contains(':'))], to, protocol, transport)
+}
+
+fn packet_between(from: &str, to: &str, protocol: u8, transport: &[u8]) -> Vec<u8> {
     let to: IpAddr = to.parse().unwrap();
-    let (at, v6) = (usize::from(to.is_ipv6()), to.is_ipv6());
+    let v6 = to.is_ipv6();
     let length = u16::try_from(transport.len()).unwrap();
-    let mut packet = match (CLIENT[at].parse().unwrap(), to) {
+    let mut packet = match (from.parse().unwrap(), to) {
         (IpAddr::V4(client), IpAddr::V4(host)) => {
             let [high, low] = (20 + length).to_be_bytes();
             let mut header = vec![0x45, 0, high, low, 0, 1, 0, 0, 64, protocol, 0, 0];
@@ -375,6 +386,154 @@ fn clients_reach_this_host_at_no_address_that_is_not_admitted() {
             assert_eq!(reached(&mut gateway, to, port), expected, "{to} at port {port}");
         }
     });
+}
+
+/// Counts ICMP messages that reach this host's own stack.
+fn count_icmp() {
+    nft("table inet watch { counter seen { };
+        chain c { type filter hook input priority 0;
+        iifname rove0 meta l4proto { icmp, ipv6-icmp } counter name seen; }; }");
+}
+
+fn icmp_counted() -> u64 {
+    let output = Command::new("nft").args(["reset", "counter", "inet", "watch", "seen"]).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let count = text.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
+    count.unwrap().parse().unwrap()
+}
+
+#[test]
+fn of_icmp_the_inner_addresses_take_pings_and_errors_of_their_connections() {
+    in_namespace("of_icmp_the_inner_addresses_take_pings_and_errors_of_their_connections", || {
+        let mut gateway = Gateway::new(nat());
+        count_icmp();
+        let own = ["10.7.0.1", "fd07::1"];
+        for (v6, protocol, ping) in [(false, ICMP, 8), (true, ICMPV6, 128)] {
+            let own = own[usize::from(v6)];
+            for kind in 0..=u8::MAX {
+                let message = [kind, 0, 0, 0, 0, 7, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                gateway.device.write([&packet_to(own, protocol, &message)[..]]).unwrap();
+                assert_eq!(icmp_counted(), u64::from(kind == ping), "ICMP type {kind} to {own}");
+            }
+            // The host asked a client something.
+            let client: IpAddr = CLIENT[usize::from(v6)].parse().unwrap();
+            let socket = std::net::UdpSocket::bind((own, 0)).unwrap();
+            socket.send_to(b"news", (client, 9)).unwrap();
+            let port = socket.local_addr().unwrap().port();
+            let asked = turned(
+                &packet(v6, UDP, &[&[0, 9][..], &port.to_be_bytes(), &[0, 12, 0, 0]].concat()),
+                own,
+            );
+            let errors: &[(u8, u8, u64)] =
+                if v6 { &[(1, 4, 1), (2, 0, 1), (137, 0, 0)] } else { &[(3, 4, 1), (5, 1, 0)] };
+            for &(kind, code, expected) in errors {
+                let message = [&[kind, code, 0, 0, 0, 0, 5, 0], &asked[..]].concat();
+                gateway.device.write([&packet_to(own, protocol, &message)[..]]).unwrap();
+                assert_eq!(icmp_counted(), expected, "an error, type {kind} to {own}");
+            }
+        }
+    });
+}
+
+/// A client's packet as the packet of `own` that it answers.
+fn turned(packet: &[u8], own: &str) -> Vec<u8> {
+    let mut turned = packet.to_vec();
+    let (addresses, length) = if packet[0] >> 4 == 4 { (12, 4) } else { (8, 16) };
+    let at = addresses + length;
+    let client = packet[addresses..at].to_vec();
+    match own.parse().unwrap() {
+        IpAddr::V4(own) => turned[addresses..at].copy_from_slice(&own.octets()),
+        IpAddr::V6(own) => turned[addresses..at].copy_from_slice(&own.octets()),
+    }
+    turned[at..at + length].copy_from_slice(&client);
+    let ports = at + length;
+    turned.swap(ports, ports + 2);
+    turned.swap(ports + 1, ports + 3);
+    turned
+}
+
+fn tracked() -> u64 {
+    conntrack::tracked().unwrap().connections
+}
+
+/// Makes a transport header from a number, for example the source port.
+type Make<'a> = &'a dyn Fn(u16) -> Vec<u8>;
+
+/// Entries that the host's own packets may add meanwhile.
+const SLACK: u64 = 10;
+
+/// The kernel counts TCP connections that have ended no more, so their rate is limited.
+#[test]
+fn each_entry_that_a_client_makes_counts_for_its_share() {
+    in_namespace("each_entry_that_a_client_makes_counts_for_its_share", || {
+        const SHARE: u32 = 256;
+        let admit = |to: &str| Destination { to: to.parse().unwrap(), port: None };
+        let admitted = vec![admit("192.168.5.2/32"), admit("fd05::2/128")];
+        let firewall = |share| Firewall { share: Some(share), admitted: admitted.clone(), ..nat() };
+        let mut gateway = Gateway::new(firewall(SHARE));
+        // It answers, so that the connections stay.
+        let _server = std::net::TcpListener::bind("[::]:53").unwrap();
+        let own = [["10.7.0.1", "192.168.5.2"], ["fd07::1", "fd05::2"]];
+        for v6 in [false, true] {
+            let [inner, outer] = own[usize::from(v6)];
+            let (icmp, ping) = if v6 { (ICMPV6, 128) } else { (ICMP, 8) };
+            let kinds: [(&str, u8, Make<'_>); 6] = [
+                (inner, UDP, &udp),
+                (inner, icmp, &|id| [&[ping, 0, 0, 0], &id.to_be_bytes()[..], &[0, 1]].concat()),
+                (inner, TCP, &|from| syn(from, 53)),
+                (outer, UDP, &udp),
+                (outer, TCP, &|from| syn(from, 53)),
+                (HOST[usize::from(v6)], UDP, &udp),
+            ];
+            let before = tracked();
+            for (to, protocol, make) in &kinds {
+                let one = tracked();
+                gateway.device.write([&packet_to(to, *protocol, &make(9_999))[..]]).unwrap();
+                assert_eq!(tracked(), one + 1, "protocol {protocol} to {to} makes an entry");
+            }
+            for (to, protocol, make) in &kinds {
+                for from in 10_000..10_300 {
+                    gateway.device.write([&packet_to(to, *protocol, &make(from))[..]]).unwrap();
+                }
+                let made = tracked() - before;
+                assert!(made <= u64::from(SHARE) + SLACK, "{made} after {protocol} to {to}");
+            }
+            assert!(tracked() - before >= u64::from(SHARE), "no flood");
+        }
+        // A burst of TCP connections is admitted, and no more than a burst, also from all of the
+        // addresses behind a client.
+        gateway.apply_with(firewall(2_000), &["172.30.0.0/16", "fd30::/48"]);
+        for source in [CLIENT[0], CLIENT[1], "172.30.0.1", "fd30::1"] {
+            let before = tracked();
+            let start = std::time::Instant::now();
+            for number in 0..1_500 {
+                let from = source_of(source, number);
+                let packet = packet_between(
+                    &from,
+                    HOST[usize::from(source.contains(':'))],
+                    TCP,
+                    &syn(20_000 + number, 443),
+                );
+                gateway.device.write([&packet[..]]).unwrap();
+            }
+            let made = tracked() - before;
+            let more = 16 * (start.elapsed().as_secs() + 1);
+            assert!((1_000..=1_000 + more + SLACK).contains(&made), "{made} of {source}");
+        }
+    });
+}
+
+/// The same address of a client, or another one behind it.
+fn source_of(source: &str, number: u16) -> String {
+    match source {
+        "172.30.0.1" => format!("172.30.{}.1", number % 200),
+        "fd30::1" => format!("fd30::{number:x}"),
+        client => client.to_owned(),
+    }
+}
+
+fn syn(from: u16, to: u16) -> Vec<u8> {
+    [&from.to_be_bytes(), &to.to_be_bytes(), &tcp(0x02)[4..]].concat()
 }
 
 #[test]

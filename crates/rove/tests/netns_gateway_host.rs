@@ -5,10 +5,11 @@
 
 mod support;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::netns::{
@@ -207,6 +208,26 @@ fn one_client_cannot_fill_the_hosts_table_of_connections() {
         assert!(share < u64::from(SOCKETS) * u64::from(DESTINATIONS), "the flood is too small");
         // What has been sent stays in the table to the end.
         on_gateway("sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600");
+        for address in ["198.51.100.80:81", "[2001:db8:b::2]:81"] {
+            greet_and_close("server", address);
+            let (before, start) = (table(&lab, "tracked"), Instant::now());
+            // A burst of half a share, and one share in the 120 s for which the kernel remembers
+            // a connection that has ended.
+            let may_be = || share / 2 + share / 120 * (start.elapsed().as_secs() + 1) + 200;
+            let (mut made, mut ended) = (0, 0);
+            for _ in 0..ROUNDS_MAX {
+                let round = churn(address);
+                made += round;
+                ended = table(&lab, "tracked").saturating_sub(before);
+                assert!(ended <= may_be(), "{ended} after {made} connections, share {share}");
+                if made > share / 2 && round < ROUND / 2 {
+                    break;
+                }
+            }
+            assert!(ended > share / 3, "{ended} of {made}: a burst is admitted");
+            let made = (0..20).filter(|_| download("phone", WEB).is_ok()).count();
+            assert_eq!(made, 20, "another client's new connections");
+        }
         for v6 in [false, true] {
             let before = table(&lab, "tracked");
             let mut tracked = 0;
@@ -226,6 +247,32 @@ fn one_client_cannot_fill_the_hosts_table_of_connections() {
         assert!(text.contains(&format!("at most {share} for one client")), "{text}");
         for host in ["client", "phone"] {
             lab.rove(host, "down").ok();
+        }
+    });
+}
+
+/// Connections that one round of [`churn`] tries to make, and rounds: together more than a burst.
+const ROUND: u64 = 1_000;
+const ROUNDS_MAX: u64 = 12;
+const CHURNING: u64 = 8;
+
+/// Opens connections one after another and closes each at once, until one is not answered. Returns
+/// how many were made.
+fn churn(address: &str) -> u64 {
+    let address: SocketAddr = address.parse().unwrap();
+    let is_made = move || TcpStream::connect_timeout(&address, Duration::from_millis(300)).is_ok();
+    let open = move || (0..ROUND / CHURNING).take_while(|_| is_made()).count() as u64;
+    let threads: Vec<_> = (0..CHURNING).map(|_| inside("client", open)).collect();
+    threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+}
+
+/// Accepts connections, and closes each when its client has.
+fn greet_and_close(host: &str, address: &str) {
+    let address: SocketAddr = address.parse().unwrap();
+    let listener = inside(host, move || TcpListener::bind(address).unwrap()).join().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().read_to_end(&mut Vec::new());
         }
     });
 }

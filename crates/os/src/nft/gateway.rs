@@ -9,7 +9,8 @@
 //! - `enter`, after connection tracking and before NAT: decides about new connections from the
 //!   tunnel. `to_host` admits those to this host itself. They may contact the gateway's inner
 //!   addresses for pings and names, and destinations that the operator allows by name. Each inner
-//!   address, and each subnet behind a client, gets a share of the host's tracked connections.
+//!   address, and each subnet behind a client, gets a share of the host's tracked connections, and
+//!   opens TCP connections at a limited rate.
 //! - `forward` drops packets that belong to no connection. Into the tunnel it admits replies to
 //!   connections of clients and packets to a subnet behind a client. It also admits packets that
 //!   the host's own DNAT rules forward to a client, and packets from other clients.
@@ -62,6 +63,18 @@ const LOCAL: [&str; 4] = ["local", "broadcast", "multicast", "anycast"];
 /// Inner addresses whose connections are counted. The core admits only those of enrolled clients,
 /// of which there are at most so many.
 const SOURCES_MAX: u32 = 65_536;
+/// Seconds that the kernel tracks a TCP connection after its end, without counting it
+/// (`nf_conntrack_tcp_timeout_time_wait`, `already_closed` in nf_conncount.c). A source that ends
+/// its connections at once has one share of them in the table. With half as many seconds it has
+/// two; with twice as many, a full share allows 34 new connections a second instead of 68.
+const ENDED: u32 = 120;
+/// New TCP connections in a second and at once that each source may open on a small host. A page
+/// of a browser opens up to 300. With half as many, pages stall; with twice as many, one client
+/// fills the smallest table (2,048).
+const RATE_MIN: u32 = 4;
+const BURST_MIN: u32 = 512;
+/// Connection tracking knows the packet's connection from an earlier one (`IPS_CONFIRMED`).
+const CONFIRMED: u32 = 1 << 3;
 /// A connection keeps its source port if the range of free ports around it has at least this size,
 /// so that other connections find a port too.
 const RUN_MIN: usize = 1_024;
@@ -174,6 +187,8 @@ fn enter(gate: &Gate) -> Vec<Vec<Value>> {
     let kind = json!({ "fib": { "result": "type", "flags": ["daddr"] } });
     let mut rules = vec![
         vec![matches("!=", meta("iifname"), json!(gate.device)), accept()],
+        // Redirects count as related. They are for hosts of one link (RFC 1812, section 5.2.7.2).
+        vec![equals(payload("icmp", "type"), json!("redirect")), drop()],
         // Replies to connections that this host opened.
         vec![states(&["established", "related"]), accept()],
         vec![equals(kind, json!({ "set": LOCAL })), json!({ "jump": { "target": "to_host" } })],
@@ -187,41 +202,66 @@ fn enter(gate: &Gate) -> Vec<Vec<Value>> {
 /// Drops what would exceed a source's share. A client can use any address of the subnet behind it,
 /// so the whole subnet counts as one source.
 fn shares(gate: &Gate, share: u32) -> Vec<Vec<Value>> {
-    let exceeds = || json!({ "ct count": { "val": share, "inv": true } });
+    let count = || json!({ "ct count": { "val": share, "inv": true } });
     let mut rules = Vec::new();
     for family in networks_by_family(&gate.networks) {
         let (name, protocol) = match family.first() {
             Some(net) if net.addr().is_ipv6() => ("sources_ipv6", "ip6"),
             Some(_) | None => ("sources_ipv4", "ip"),
         };
-        let each = json!({ "meter": {
-            "name": name, "key": payload(protocol, "saddr"), "size": SOURCES_MAX,
-            "stmt": exceeds(),
-        } });
+        let each = |name: &str, exceeds| {
+            json!({ "meter": {
+                "name": name, "key": payload(protocol, "saddr"), "size": SOURCES_MAX,
+                "stmt": exceeds,
+            } })
+        };
         let source = || address("==", "saddr", &family);
-        rules.push(vec![source(), each, drop()]);
+        let mut begins = begins_tcp();
+        begins.extend([source(), each(&format!("rates_{name}"), rate(share)), drop()]);
+        rules.push(begins);
+        rules.push(vec![source(), each(name, count()), drop()]);
         rules.push(vec![source(), accept()]);
     }
-    let subnet = |subnet: &IpNet| vec![address("==", "saddr", &[*subnet]), exceeds(), drop()];
-    rules.extend(gate.subnets.iter().map(subnet));
+    for subnet in &gate.subnets {
+        let source = || address("==", "saddr", &[*subnet]);
+        let mut begins = begins_tcp();
+        begins.extend([source(), rate(share), drop()]);
+        rules.push(begins);
+        rules.push(vec![source(), count(), drop()]);
+    }
     rules
 }
 
+/// Matches the packet that makes a TCP connection's entry in the table. One that is sent again, or
+/// that belongs to a connection from before this table, makes none.
+fn begins_tcp() -> Vec<Value> {
+    let known = json!({ "&": [{ "ct": { "key": "status" } }, CONFIRMED] });
+    vec![equals(meta("l4proto"), json!("tcp")), equals(known, json!(0))]
+}
+
+/// More new TCP connections than a source with this share may open. Other protocols need no rate:
+/// their entries count until they leave the table.
+fn rate(share: u32) -> Value {
+    let (rate, burst) = ((share / ENDED).max(RATE_MIN), (share / 2).max(BURST_MIN));
+    json!({ "limit": { "rate": rate, "per": "second", "burst": burst, "inv": true } })
+}
+
+/// Returns what is admitted to `enter`, which counts it.
 fn to_host(gate: &Gate) -> Vec<Vec<Value>> {
     let mut rules = Vec::new();
     let own: Vec<IpNet> = gate.own.iter().copied().map(IpNet::from).collect();
     for family in networks_by_family(&own) {
         let to = || address("==", "daddr", &family);
-        let icmp = json!({ "set": ["icmp", "ipv6-icmp"] });
-        rules.push(vec![to(), equals(meta("l4proto"), icmp), accept()]);
+        let icmp = if family.iter().any(|net| net.addr().is_ipv6()) { "icmpv6" } else { "icmp" };
+        rules.push(vec![to(), equals(payload(icmp, "type"), json!("echo-request")), back()]);
         let [protocol, port] = at_port(DNS_PORT);
-        rules.push(vec![to(), protocol, port, accept()]);
+        rules.push(vec![to(), protocol, port, back()]);
     }
     for (port, networks) in by_port(&gate.admitted) {
         for family in networks_by_family(&networks) {
             let mut rule = vec![address("==", "daddr", &family)];
             rule.extend(port.into_iter().flat_map(at_port));
-            rule.push(accept());
+            rule.push(back());
             rules.push(rule);
         }
     }
@@ -358,6 +398,10 @@ fn range(ports: &RangeInclusive<u16>) -> Value {
 
 fn drop() -> Value {
     json!({ "drop": null })
+}
+
+fn back() -> Value {
+    json!({ "return": null })
 }
 
 #[cfg(test)]
