@@ -145,6 +145,35 @@ fn a_gateway_of_root_runs_as_its_own_user() {
     });
 }
 
+#[test]
+fn a_group_keeps_its_tun_device_and_shares_it_with_its_members() {
+    in_namespace_of_root("a_group_keeps_its_tun_device_and_shares_it_with_its_members", || {
+        const GROUP: u32 = 64_990;
+        let lab = lab_with_user("a group's TUN device");
+        let members = |members: &str| {
+            sh(&format!(
+                "sed -i /^vpn:/d /etc/group; echo 'vpn:x:{GROUP}:{members}' >> /etc/group"
+            ));
+        };
+        sh(&format!("chgrp {GROUP} /dev/net/tun; chmod 660 /dev/net/tun"));
+        for (list, is_member) in [("alice,rove", true), ("alice", false)] {
+            members(list);
+            let gateway = lab.gateway();
+            let user = if is_member { ROVE } else { 0 }.to_string();
+            assert_eq!(status(gateway.child.id(), "Uid"), vec![user; 4], "{list}");
+            if is_member {
+                assert_eq!(status(gateway.child.id(), "Groups"), [GROUP.to_string()]);
+            } else {
+                let (log, why) = (lab.log("gateway"), "/dev/net/tun is for the members of group");
+                assert!(log.contains(why) && log.contains("usermod -aG 64990 rove"), "{log}");
+            }
+            gateway.terminate();
+            let tun = fs::metadata("/dev/net/tun").unwrap();
+            assert_eq!((tun.gid(), tun.mode() & 0o777), (GROUP, 0o660), "{list}");
+        }
+    });
+}
+
 /// Only Rove's own directories change their owner, and only while nobody but root writes to them.
 #[test]
 fn no_directory_and_no_file_of_root_is_given_away() {

@@ -8,8 +8,12 @@
 //! A directory is given to the user only if it is Rove's: just made, or by its place. Once it is
 //! given, nothing in it is given any more, because the user can rename root's files in it.
 //!
-//! Links are not followed. Limits: it knows only the users in `/etc/passwd` and asks no directory
-//! service.
+//! The TUN device is lent to the user's group if nobody but root can open it. A group that can is
+//! never taken away from it: the user opens the device as a member of that group, or not at all.
+//!
+//! Links are not followed. Limits: it knows only the users in `/etc/passwd` and the groups in
+//! `/etc/group`, and asks no directory service. A lent device stays lent until it is made again,
+//! usually at the next boot.
 
 use std::{
     ffi::{CString, OsStr},
@@ -28,6 +32,7 @@ use std::{
 use crate::{dns::keeper, error::Error, plan::Places};
 
 const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
 const UID_MAP: &str = "/proc/self/uid_map";
 const GID_MAP: &str = "/proc/self/gid_map";
 /// The highest user ID that every Linux has.
@@ -96,6 +101,17 @@ pub enum Why {
         /// The user that should own it.
         user: String,
     },
+    /// The TUN device is for the members of another group.
+    #[error("{} is for the members of group {group}: make {user} one (usermod -aG {group} {user}), \
+        or let everybody open it (chmod o+rw)", .path.display())]
+    ForGroup {
+        /// The device.
+        path: PathBuf,
+        /// The group's number.
+        group: u32,
+        /// The user that should open it.
+        user: String,
+    },
     /// The user cannot access the path.
     #[error("{user} may not use {}: chown it to {user}, and let others pass (chmod o+x) the \
         directories above it", .path.display())]
@@ -129,15 +145,15 @@ pub fn leave_root(leaving: &Leaving<'_>, resolver: Option<&Places>) -> Result<Le
         return Ok(Left::NotRoot);
     }
     super::be_alone()?;
-    let user = match find(leaving) {
-        Ok(user) => user,
+    let (user, group) = match find(leaving) {
+        Ok(found) => found,
         Err(why) => {
             take_back(leaving);
             return Ok(Left::Stayed(why));
         }
     };
     give(leaving, user);
-    become_user(user, leaving.user, resolver)?;
+    become_user(user, group, leaving.user, resolver)?;
     Ok(Left::User)
 }
 
@@ -150,7 +166,7 @@ pub fn leave_root(leaving: &Leaving<'_>, resolver: Option<&Places>) -> Result<Le
 pub fn become_owner(user: &str, home: &Path, resolver: Option<&Places>) -> Result<bool, Error> {
     let Some(owner) = owning_user(user, home) else { return Ok(false) };
     super::be_alone()?;
-    become_user(owner, user, resolver)?;
+    become_user(owner, None, user, resolver)?;
     Ok(true)
 }
 
@@ -174,12 +190,17 @@ fn owning_user(user: &str, home: &Path) -> Option<User> {
     (is_known && owner_of(home) == Some(user.uid)).then_some(user)
 }
 
-fn become_user(user: User, name: &str, resolver: Option<&Places>) -> Result<(), Error> {
+fn become_user(
+    user: User,
+    group: Option<u32>,
+    name: &str,
+    resolver: Option<&Places>,
+) -> Result<(), Error> {
     if let Some(places) = resolver {
         keeper::start(places)
             .map_err(|error| Error::os("start a process that keeps the resolver", error))?;
     }
-    switch(user).map_err(|error| Error::os(format!("become the user {name}"), error))
+    switch(user, group).map_err(|error| Error::os(format!("become the user {name}"), error))
 }
 
 /// Makes a node's directory with that mode, and gives it to the user, if this process is root and
@@ -222,11 +243,11 @@ pub fn adopt(leaving: &Leaving<'_>) -> Result<(), Why> {
     if unsafe { libc::geteuid() } != 0 {
         return Ok(());
     }
-    find(leaving).map(|user| give(leaving, user))
+    find(leaving).map(|(user, _)| give(leaving, user))
 }
 
-/// The user, if it can do the node's work.
-fn find(leaving: &Leaving<'_>) -> Result<User, Why> {
+/// The user, if it can do the node's work, and another group that it needs for that.
+fn find(leaving: &Leaving<'_>) -> Result<(User, Option<u32>), Why> {
     let name = || leaving.user.to_owned();
     // In a user namespace with one user, the host's other users do not matter.
     if !is_mapped(UID_MAP, 1) && !is_mapped(UID_MAP, UID_LAST) {
@@ -248,15 +269,16 @@ fn find(leaving: &Leaving<'_>) -> Result<User, Why> {
         Some(owner) if [0, user.uid].contains(&owner) => {}
         Some(_) | None => return Err(Why::Foreign { path: path.to_owned(), user: name() }),
     }
-    lend_tun(user);
+    let group = lend_tun(user, leaving.user)?;
     let unreachable = as_user(user, || {
         let others = leaving.others.iter().map(|path| (*path, libc::W_OK | libc::X_OK));
         let tun = Path::new(TUN);
-        let tun = tun.exists().then_some((tun, libc::R_OK | libc::W_OK));
+        let how = if group.is_some() { libc::F_OK } else { libc::R_OK | libc::W_OK };
+        let tun = tun.exists().then_some((tun, how));
         let mut needed = others.chain(tun);
         needed.find(|&(path, how)| !may_access(path, how)).map(|(path, _)| path.to_owned())
     });
-    unreachable.map_or(Ok(user), |path| Err(Why::Unreachable { path, user: name() }))
+    unreachable.map_or(Ok((user, group)), |path| Err(Why::Unreachable { path, user: name() }))
 }
 
 /// The user with that name in the text of passwd(5).
@@ -282,23 +304,45 @@ fn is_mapped(map: &str, id: u32) -> bool {
 }
 
 /// Lets the user's group open the TUN device if only root may, as in containers. On most hosts
-/// everybody may open it, since only CAP_NET_ADMIN can create an interface with it.
-fn lend_tun(user: User) {
-    let Ok(tun) = open(None, Path::new(TUN), 0) else { return };
-    let is_for = |about: libc::stat| {
-        about.st_mode & 0o006 == 0o006
-            || (about.st_gid == user.gid && about.st_mode & 0o060 == 0o060)
-    };
-    let Ok(about) = about(&tun) else { return };
-    if is_for(about) || about.st_uid != 0 {
-        return;
+/// everybody may open it, since only CAP_NET_ADMIN can create an interface with it. If it is for
+/// another group, returns that group, which must have the user as a member.
+fn lend_tun(user: User, name: &str) -> Result<Option<u32>, Why> {
+    let path = Path::new(TUN);
+    let Ok(tun) = open(None, path, 0) else { return Ok(None) };
+    let Ok(about) = about(&tun) else { return Ok(None) };
+    let (group, is_for_group) = (about.st_gid, about.st_mode & 0o060 == 0o060);
+    if about.st_mode & 0o006 == 0o006 || (is_for_group && group == user.gid) {
+        return Ok(None);
+    }
+    let groups = fs::read_to_string(GROUPS).unwrap_or_default();
+    match members(&groups, group) {
+        Some(members) if is_for_group && members.contains(&name) => return Ok(Some(group)),
+        Some(_) if is_for_group => {
+            let (path, user) = (path.to_owned(), name.to_owned());
+            return Err(Why::ForGroup { path, group, user });
+        }
+        // No such group is left, so it has no members.
+        Some(_) | None => {}
     }
     // If this fails, the process stays root and reports the reason.
-    if own(&tun, u32::MAX, user.gid).is_ok() {
+    if about.st_uid == 0 && own(&tun, u32::MAX, user.gid).is_ok() {
         let path = PathBuf::from(format!("/proc/self/fd/{}", tun.as_raw_fd()));
         let mode = fs::Permissions::from_mode((about.st_mode & 0o7777) | 0o060);
         let _ = fs::set_permissions(path, mode);
     }
+    Ok(None)
+}
+
+/// The members of the group with that number, in the text of group(5). `None` if there is no such
+/// group.
+fn members(groups: &str, group: u32) -> Option<Vec<&str>> {
+    groups
+        .lines()
+        .find_map(|line| {
+            let mut fields = line.split(':').skip(2);
+            (fields.next()?.parse() == Ok(group)).then(|| fields.next().unwrap_or_default())
+        })
+        .map(|members| members.split(',').map(str::trim).collect())
 }
 
 /// The owner of a directory.
@@ -430,12 +474,13 @@ fn as_user<T>(user: User, look: impl FnOnce() -> T) -> T {
     seen
 }
 
-fn switch(user: User) -> io::Result<()> {
+fn switch(user: User, group: Option<u32>) -> io::Result<()> {
     super::drop_bounding_set(&super::KEPT)?;
     super::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
-    // SAFETY: no list is read where its length is zero; the others take numbers.
+    let groups: Vec<libc::gid_t> = group.into_iter().collect();
+    // SAFETY: the list has that length and lives through the call; the others take numbers.
     unsafe {
-        check(libc::setgroups(0, std::ptr::null()))?;
+        check(libc::setgroups(groups.len(), groups.as_ptr()))?;
         check(libc::setresgid(user.gid, user.gid, user.gid))?;
         check(libc::setresuid(user.uid, user.uid, user.uid))?;
     }
@@ -462,6 +507,15 @@ mod tests {
         assert_eq!(user_named("rove:x:0:976::/:\n", "rove"), None);
         assert_eq!(user_named("rove:x:977\n", "rove"), None, "a broken line");
         assert_eq!(user_named("", "rove"), None);
+    }
+
+    #[test]
+    fn a_groups_members_are_found_by_its_number() {
+        let groups = "root:x:0:\nbad\nvpn:x:990:alice, rove\nrove:x:976:\n";
+        assert_eq!(members(groups, 990), Some(vec!["alice", "rove"]));
+        assert_eq!(members(groups, 976), Some(vec![""]));
+        assert_eq!(members(groups, 99), None);
+        assert_eq!(members("vpn:x:990", 990), Some(vec![""]), "a broken line");
     }
 
     #[test]
