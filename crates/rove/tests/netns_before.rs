@@ -8,11 +8,13 @@ mod support;
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
 use support::capture::Capture;
 use support::netns::{Lab, Running, in_namespace, inside, need_program, sh, wait_until};
 
@@ -36,9 +38,9 @@ struct Speaker {
 }
 
 impl Speaker {
-    fn start(host: &str) -> Self {
+    fn start(host: &str, at: &[&'static str]) -> Self {
         let speaker = Self::default();
-        for at in INSIDE.into_iter().chain([OUTSIDE]) {
+        for at in at.iter().copied() {
             let bind = move || (UdpSocket::bind(at).unwrap(), TcpListener::bind(at).unwrap());
             let (socket, listener) = inside(host, bind).join().unwrap();
             std::thread::spawn(move || {
@@ -86,7 +88,8 @@ fn speak_by(mut stream: TcpStream) {
     }
 }
 
-/// A program of the client with many connections, which speaks on all of them.
+/// A program of the client with many connections, which speaks on all of them. Somebody listens
+/// for IPv6 on the port of each TCP connection of IPv4.
 struct Program {
     enough: Arc<AtomicBool>,
     is_silent: Arc<AtomicBool>,
@@ -130,7 +133,7 @@ impl Program {
 }
 
 enum Connection {
-    Tcp(TcpStream),
+    Tcp(TcpStream, #[expect(dead_code, reason = "it is only to be there")] Option<OwnedFd>),
     Udp(UdpSocket, SocketAddr),
 }
 
@@ -147,16 +150,32 @@ fn connections(to: SocketAddr) -> Vec<Connection> {
             socket
         });
         connected.connect(to).unwrap();
-        [Connection::Tcp(stream), Connection::Udp(connected, to), Connection::Udp(bound, to)]
+        let listener = listener_of_ipv6(stream.local_addr().unwrap());
+        [
+            Connection::Tcp(stream, listener),
+            Connection::Udp(connected, to),
+            Connection::Udp(bound, to),
+        ]
     };
     (0..COUNT).flat_map(of_each).collect()
+}
+
+/// For a connection of IPv4. The kernel allows no such listener of IPv4 beside one of IPv6.
+fn listener_of_ipv6(own: SocketAddr) -> Option<OwnedFd> {
+    own.is_ipv4().then(|| {
+        let listener = socket(AddressFamily::INET6, SocketType::STREAM, None).unwrap();
+        sockopt::set_ipv6_v6only(&listener, true).unwrap();
+        bind(&listener, &SocketAddr::new([0; 16].into(), own.port())).unwrap();
+        listen(&listener, 1).unwrap();
+        listener
+    })
 }
 
 impl Connection {
     /// Errors are the test's aim.
     fn speak(&mut self) {
         let _ = match self {
-            Self::Tcp(stream) => stream.write(b"program"),
+            Self::Tcp(stream, _) => stream.write(b"program"),
             Self::Udp(socket, _) if socket.peer_addr().is_ok() => socket.send(b"program"),
             Self::Udp(socket, to) => socket.send_to(b"program", *to),
         };
@@ -165,7 +184,7 @@ impl Connection {
     fn hear(&mut self) -> u32 {
         let mut bytes = [0; 1000];
         let mut heard = || match self {
-            Self::Tcp(stream) => stream.read(&mut bytes).is_ok_and(|got| got > 0),
+            Self::Tcp(stream, _) => stream.read(&mut bytes).is_ok_and(|got| got > 0),
             Self::Udp(socket, _) => socket.recv(&mut bytes).is_ok(),
         };
         std::iter::repeat_with(&mut heard).take_while(|heard| *heard).count() as u32
@@ -214,7 +233,7 @@ fn connections_from_before_up_do_not_go_on_in_clear() {
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite}")).ok();
         lab.rove("client", "down").ok();
-        let speaker = Speaker::start("server");
+        let speaker = Speaker::start("server", &[INSIDE[0], INSIDE[1], OUTSIDE]);
         let cable = Capture::start("client");
         let exclude = "--exclude 198.51.100.81/32";
         let some = "--route 198.51.100.80/32 --route 2001:db8:b::/64";
@@ -259,6 +278,67 @@ fn connections_from_before_up_do_not_go_on_in_clear() {
                 older.stop();
                 other.stop();
             }
+        }
+    });
+}
+
+/// A neighbour with a private address.
+const NEIGHBOUR: &str = "10.9.0.254:7";
+
+/// What a reload takes away or adds: the configuration before and after it, and the destination
+/// that is in the tunnel from then on.
+const RELOADS: [(&str, &str, &str); 3] = [
+    ("exclude = ['198.51.100.81/32']", "", OUTSIDE),
+    ("allow-lan = true", "", NEIGHBOUR),
+    ("route = ['198.51.100.80/32']", "route = ['198.51.100.0/24']", OUTSIDE),
+];
+
+#[test]
+fn connections_that_a_reload_takes_into_the_tunnel_do_not_go_on_in_clear() {
+    in_namespace("connections_that_a_reload_takes_into_the_tunnel_do_not_go_on_in_clear", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("reloads");
+        let _gateway = lab.gateway();
+        sh("ip -n server addr add 198.51.100.81/24 dev to-router
+            ip -n client addr add 10.9.0.2/24 dev to-router
+            ip -n router addr add 10.9.0.254/24 dev to-client");
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        let (server, neighbour) =
+            (Speaker::start("server", &[OUTSIDE]), Speaker::start("router", &[NEIGHBOUR]));
+        let cable = Capture::start("client");
+        let config = lab.home("client").join("client.toml");
+        let configure =
+            |text: &str| std::fs::write(&config, format!("[client]\n{text}\n")).unwrap();
+        for (before, after, to) in RELOADS {
+            let speaker = if to == NEIGHBOUR { &neighbour } else { &server };
+            configure(before);
+            let client = up(&lab, "");
+            forget_soon();
+            let program = Program::start(&[to]);
+            wait_until("all of them are answered", || {
+                speaker.known.lock().unwrap().len() >= COUNT * 2
+                    && program.answers() as usize >= COUNT * 3
+            });
+            assert_ne!(beside(&cable), [""; 0], "{before}");
+            // Longer than the kernel remembers UDP. Then the server speaks first.
+            let known = std::mem::take(&mut *speaker.known.lock().unwrap());
+            program.is_silent.store(true, Ordering::Release);
+            sleep(Duration::from_millis(2500));
+            configure(after);
+            lab.rove("client", "reload").ok();
+            *speaker.known.lock().unwrap() = known;
+            sleep(4 * TICK);
+            program.is_silent.store(false, Ordering::Release);
+            assert_eq!(beside(&cable), [""; 0], "{before}");
+            program.answers();
+            assert_eq!(beside(&cable), [""; 0], "{before}");
+            assert_eq!(program.answers(), 0, "answers: {before}");
+            assert_eq!(client.terminate(), Some(0));
+            lab.rove("client", "down");
+            program.stop();
+            speaker.forget();
         }
     });
 }

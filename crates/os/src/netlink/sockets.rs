@@ -48,6 +48,8 @@ pub(crate) struct Socket {
     pub(crate) remote: Option<SocketAddr>,
     /// It waits for TCP connections.
     pub(crate) listens: bool,
+    /// A listener without an address that takes connections of IPv6 only (`IPV6_V6ONLY`).
+    pub(crate) v6_only: bool,
     /// Its `SO_MARK`.
     pub(crate) mark: u32,
 }
@@ -197,13 +199,16 @@ fn read_one(protocol: Protocol, found: &InetResponse) -> Socket {
         Nla::Mark(mark) => Some(*mark),
         _ => None,
     });
+    let v6_only = nlas.iter().any(|nla| matches!(nla, Nla::SkV6Only(true)));
     let local = SocketAddr::new(id.source_address.to_canonical(), id.source_port);
     let remote = SocketAddr::new(id.destination_address.to_canonical(), id.destination_port);
+    let listens = protocol == Protocol::Tcp && header.state == TCP_LISTEN;
     Socket {
         protocol,
         local,
         remote: (remote.port() != 0).then_some(remote),
-        listens: protocol == Protocol::Tcp && header.state == TCP_LISTEN,
+        listens,
+        v6_only: listens && v6_only,
         mark: mark.unwrap_or_default(),
     }
 }
@@ -224,7 +229,7 @@ mod tests {
             connected.connect(listener.local_addr().unwrap()).unwrap();
             let sockets = read().unwrap();
             let find = |protocol, local: SocketAddr, remote: Option<SocketAddr>, listens| {
-                let wanted = Socket { protocol, local, remote, listens, mark: 0 };
+                let wanted = Socket { protocol, local, remote, listens, v6_only: false, mark: 0 };
                 assert!(sockets.contains(&wanted), "{wanted:?}");
             };
             let (own, other) = (listener.local_addr().unwrap(), stream.local_addr().unwrap());
@@ -233,6 +238,22 @@ mod tests {
             find(Protocol::Tcp, own, Some(other), false);
             find(Protocol::Udp, udp.local_addr().unwrap(), None, false);
             find(Protocol::Udp, connected.local_addr().unwrap(), Some(own), false);
+        }
+    }
+
+    #[test]
+    fn a_listener_of_ipv6_only_is_told_from_one_of_both() {
+        for only in [true, false] {
+            let (domain, kind) = (socket2::Domain::IPV6, socket2::Type::STREAM);
+            let Ok(listener) = socket2::Socket::new(domain, kind, None) else { continue };
+            listener.set_only_v6(only).unwrap();
+            listener.bind(&"[::]:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+            listener.listen(1).unwrap();
+            let port = listener.local_addr().unwrap().as_socket().unwrap().port();
+            let is_it = |socket: &&Socket| socket.listens && socket.local.port() == port;
+            let sockets = read().unwrap();
+            let found = sockets.iter().find(is_it).unwrap();
+            assert_eq!((found.v6_only, found.local.is_ipv6()), (only, true));
         }
     }
 

@@ -152,8 +152,13 @@ impl Applier {
         self.sweep_if_damaged(&mut netlink)?;
         for at in 0..keep {
             if !self.entries[at].confirmed && !self.stands_untouched(at, plan) {
+                if matches!(self.entries[at].entry.item, Item::Guard(_)) {
+                    // Then no program gets another connection past the tunnel that the guard does
+                    // not know. Those that resist are tried again at the end.
+                    let _ = self.remove_those(&mut netlink, keep, |held| held.leads_past());
+                }
                 let was_tried = std::mem::replace(&mut self.entries[at].tried, true);
-                if let Err(error) = self.install(&mut netlink, at) {
+                if let Err(error) = self.install(&mut netlink, at, keep) {
                     self.entries[at].tried = was_tried || !error.is_of_packet_filter();
                     self.do_without(at, error, stood)?;
                     continue;
@@ -254,10 +259,16 @@ impl Applier {
         obstacle::of(&self.items())
     }
 
-    pub(super) fn install(&mut self, netlink: &mut Netlink, at: usize) -> Result<(), Error> {
+    /// Makes the change of the entry `at`. The first `count` entries are those of the plan.
+    pub(super) fn install(
+        &mut self,
+        netlink: &mut Netlink,
+        at: usize,
+        count: usize,
+    ) -> Result<(), Error> {
         if let Item::Guard(guard) = &self.entries[at].entry.item {
-            let items: Vec<&Item> = self.entries.iter().map(|held| &held.entry.item).collect();
-            self.older.take(guard, &items);
+            let of_plan = self.entries[..count].iter().map(|held| &held.entry.item);
+            self.older.take(guard, &of_plan.collect::<Vec<_>>());
         }
         install(netlink, &self.entries[at].entry, &self.places, self.older.flows())
     }

@@ -5,7 +5,8 @@
 //! flow in its middle (`nf_conntrack_tcp_loose`). Then the first packet that arrives seems to begin
 //! the flow. So the guard needs the host's sockets to tell which end began.
 //!
-//! - A TCP connection came in if its local port also listens. Any other was begun here.
+//! - A TCP connection came in if a listener takes connections to its local address and port. Any
+//!   other was begun here.
 //! - A connected UDP socket began its flow. So did a socket without a connection that is bound to
 //!   an address of a link and to a port that the kernel hands out (calls and games have these).
 //!   Any other UDP socket waits for whoever comes.
@@ -72,12 +73,15 @@ impl Flows {
         ports: &RangeInclusive<u16>,
         leads_in: impl Fn(IpAddr) -> bool,
     ) -> Self {
-        let listening = sockets.iter().filter(|socket| socket.listens).map(|socket| socket.local);
-        let listening: BTreeSet<SocketAddr> = listening.collect();
+        let listening = sockets.iter().filter(|socket| socket.listens);
+        let listening: BTreeSet<(SocketAddr, bool)> =
+            listening.map(|socket| (socket.local, socket.v6_only)).collect();
         let came_in = |local: SocketAddr| {
-            let any: [IpAddr; 2] = [[0; 4].into(), [0; 16].into()];
-            let at = any.into_iter().chain([local.ip()]);
-            at.map(|ip| SocketAddr::new(ip, local.port())).any(|at| listening.contains(&at))
+            let has =
+                |ip, v6_only| listening.contains(&(SocketAddr::new(ip, local.port()), v6_only));
+            let [any_v4, any_v6]: [IpAddr; 2] = [[0; 4].into(), [0; 16].into()];
+            let of_family = if local.is_ipv4() { has(any_v4, false) } else { has(any_v6, true) };
+            of_family || has(any_v6, false) || has(local.ip(), false) || has(local.ip(), true)
         };
         let mut flows = Self::default();
         for socket in sockets.iter().filter(|socket| !socket.listens && socket.mark != MARK) {
@@ -162,8 +166,8 @@ pub(super) fn leads_in<'a>(items: impl Iterator<Item = &'a Item>, to: IpAddr) ->
     best.is_some_and(|(_, is_inside)| is_inside)
 }
 
-/// The flows from before the guard, as long as the guard has the same destinations. A guard that is
-/// only put back must not end what came in meanwhile.
+/// The flows from before the guard, as long as the guard has the same destinations and no network
+/// past the tunnel is taken away. A guard that is only put back must not end what came in since.
 #[derive(Debug, Default)]
 pub(super) struct Older {
     taken: Option<Taken>,
@@ -174,19 +178,30 @@ pub(super) struct Older {
 #[derive(Debug)]
 struct Taken {
     destinations: [Vec<IpNet>; 2],
+    /// Networks of this host's links that stay on these.
+    local: Vec<IpNet>,
     flows: Flows,
 }
 
 impl Older {
-    /// Reads the host's sockets for a guard that is to be installed, unless that is done.
+    /// Reads the host's sockets for a guard that is to be installed, unless that is done. `items`
+    /// are those of its plan.
     pub(super) fn take(&mut self, guard: &Guard, items: &[&Item]) {
         let destinations = [guard.routes.clone(), guard.opening.destinations.clone()];
-        if self.taken.as_ref().is_some_and(|taken| taken.destinations == destinations) {
+        let local: Vec<IpNet> = items.iter().filter_map(|item| item.on_link()).collect();
+        let is_known = |taken: &Taken| {
+            let is_left = |net: &IpNet| local.contains(net);
+            taken.destinations == destinations && taken.local.iter().all(is_left)
+        };
+        if let Some(taken) = self.taken.as_mut().filter(|taken| is_known(taken)) {
+            taken.local = local;
             return;
         }
         self.taken = None;
         match read(guard, items).and_then(Flows::within_bounds) {
-            Ok(flows) => (self.taken, self.unread) = (Some(Taken { destinations, flows }), None),
+            Ok(flows) => {
+                (self.taken, self.unread) = (Some(Taken { destinations, local, flows }), None);
+            }
             Err(error) => self.unread = Some(error),
         }
     }

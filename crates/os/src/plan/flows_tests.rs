@@ -6,7 +6,14 @@ fn at(at: &str) -> SocketAddr {
 }
 
 fn socket(protocol: Protocol, local: &str, remote: Option<&str>) -> Socket {
-    Socket { protocol, local: at(local), remote: remote.map(at), listens: false, mark: 0 }
+    Socket {
+        protocol,
+        local: at(local),
+        remote: remote.map(at),
+        listens: false,
+        v6_only: false,
+        mark: 0,
+    }
 }
 
 fn listener(local: &str) -> Socket {
@@ -24,6 +31,10 @@ fn guard() -> Guard {
         keep_incoming: true,
         strict_links: Vec::new(),
     }
+}
+
+fn v6_only(local: &str) -> Socket {
+    Socket { v6_only: true, ..listener(local) }
 }
 
 /// Destinations below 203.0.113.0/24 are not in the tunnel.
@@ -69,6 +80,29 @@ fn connections_that_came_in_have_a_listener_and_others_end() {
     assert_eq!((found.kept, found.ended()), (1, 3));
     let none = flows(&sockets, &Guard { keep_incoming: false, ..guard });
     assert_eq!((none.kept, none.ended(), none.incoming.len()), (1, 6, 0));
+}
+
+#[test]
+fn a_listener_counts_only_for_connections_that_it_takes() {
+    let (v4, v6) = ("192.0.2.7:80", "[2001:db8::7]:80");
+    for (listener, came_in) in [
+        (listener("0.0.0.0:80"), [true, false]),
+        (listener("[::]:80"), [true, true]),
+        (v6_only("[::]:80"), [false, true]),
+        (listener(v4), [true, false]),
+        (v6_only(v6), [false, true]),
+        (listener("192.0.2.8:80"), [false, false]),
+        (listener("[::]:81"), [false, false]),
+    ] {
+        let to = ["198.51.100.9:5000", "[2001:db8:1::1]:5000"];
+        let connections = [(v4, to[0]), (v6, to[1])];
+        let connections = connections.map(|(own, to)| socket(Protocol::Tcp, own, Some(to)));
+        let sockets = [vec![listener], connections.to_vec()].concat();
+        let found = flows(&sockets, &guard());
+        let has = |ip: &str| found.incoming.iter().any(|flow| flow.local == at(ip));
+        assert_eq!([v4, v6].map(has), came_in, "{:?}", sockets[0]);
+        assert_eq!(found.incoming.len() + found.tcp.len(), 2);
+    }
 }
 
 #[test]

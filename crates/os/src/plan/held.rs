@@ -25,6 +25,10 @@ impl Held {
         Self { entry, confirmed, tried: true, listing: None, is_stale: false, contest }
     }
 
+    pub(super) fn leads_past(&self) -> bool {
+        self.entry.item.leads_past()
+    }
+
     pub(super) fn is_kill_switch(&self) -> bool {
         matches!(self.entry.item, Item::KillSwitch(_))
     }

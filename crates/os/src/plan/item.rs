@@ -280,6 +280,18 @@ impl Item {
         }
     }
 
+    /// The network that this item keeps on a link of the host.
+    pub(crate) fn on_link(&self) -> Option<IpNet> {
+        let Self::Route { net, target: Target::Link(_) } = self else { return None };
+        Some(*net)
+    }
+
+    /// Whether this item leads packets past the tunnel.
+    pub(crate) fn leads_past(&self) -> bool {
+        let is_throw = matches!(self, Self::Route { target: Target::Throw, .. });
+        is_throw || matches!(self, Self::Excluded { .. }) || self.on_link().is_some()
+    }
+
     /// The nftables tables of this item, by family and name. Only the first must exist: a kernel
     /// may lack a family.
     pub(crate) fn filter_tables(&self) -> &'static [(&'static str, &'static str)] {

@@ -107,7 +107,7 @@ impl Applier {
         }
         self.entries[at].contest.acted(now);
         let put = self.find_dns_way(at).and_then(|()| {
-            self.install(netlink, at)?;
+            self.install(netlink, at, self.entries.len())?;
             let held = &mut self.entries[at];
             (held.listing, held.is_stale, held.confirmed) = (None, false, true);
             Ok(())

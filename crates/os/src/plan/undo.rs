@@ -130,7 +130,7 @@ impl Applier {
         self.entries[from..].iter().filter_map(address).collect()
     }
 
-    fn remove_those(
+    pub(super) fn remove_those(
         &mut self,
         netlink: &mut Netlink,
         from: usize,
