@@ -4,14 +4,35 @@
 
 mod support;
 
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
 use support::capture::Capture;
 use support::netns::{
-    Lab, Running, download, in_namespace, need_program, pattern, serve_pattern, sh, skip,
+    Lab, Running, download, in_namespace, inside, need_program, pattern, serve_pattern, sh, skip,
     wait_until,
 };
 
 const WEB: [&str; 2] = ["198.51.100.80:80", "[2001:db8:b::2]:80"];
 const TUNNEL: [&str; 2] = ["udp 192.0.2.1:4500", "udp [2001:db8:a::2]:4500"];
+
+/// The machine on the bridge, as if it were for other peers.
+const ADVERTISED: &str = "--advertise 203.0.113.9/32 --advertise 2001:db8:c::9/128";
+
+/// Whether the server's fragmented datagrams reach the machine.
+fn fragments_arrive() -> bool {
+    ["203.0.113.9:9", "[2001:db8:c::9]:9"].into_iter().all(|to| {
+        let to: SocketAddr = to.parse().unwrap();
+        let receiver = inside("machine", move || UdpSocket::bind(to).unwrap()).join().unwrap();
+        receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let from = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let sender = inside("server", move || UdpSocket::bind(from).unwrap()).join().unwrap();
+        (0..10).any(|_| {
+            sender.send_to(&[7; 4_000], to).unwrap();
+            receiver.recv(&mut [0; 5_000]).is_ok_and(|len| len == 4_000)
+        })
+    })
+}
 
 fn set(name: &str, value: &str) {
     let file = format!("/proc/sys/net/{name}");
@@ -80,12 +101,13 @@ fn machines_on_the_uplink_bridge_keep_their_network() {
         lab.rove("client", &format!("up {invite}")).ok();
         lab.rove("client", "down").ok();
         for (options, strict) in
-            [("", "0"), ("", "1"), ("--kill-switch", "1"), ("--allow-lan", "0")]
+            [(ADVERTISED, "0"), ("", "1"), ("--kill-switch", "1"), ("--allow-lan", "0")]
         {
             set("ipv4/conf/br0/rp_filter", strict);
             let client = up(&lab, options);
             assert!(works("machine"), "{options:?}, rp_filter {strict}");
             assert!(works("client"), "{options:?}");
+            assert!(fragments_arrive(), "{options:?}");
             // What this host routes, not bridges, does not leave if the rules are gone.
             by_this_host(true);
             drop(cable.take());

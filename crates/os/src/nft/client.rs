@@ -405,7 +405,10 @@ fn foreign_fragments(guard: &GuardRules) -> Vec<Rule> {
     let behind = networks_by_family(&guard.opening.behind).into_iter();
     let behind =
         behind.map(|nets| [foreign(&nets), vec![comes_by_tunnel.clone(), drop()]].concat());
-    own.chain(behind).collect()
+    // The kernel reassembles these apart from others (`IP_DEFRAG_CONNTRACK_BRIDGE_IN`).
+    let bridges = guard.opening.bridges.iter();
+    let bridges = bridges.map(|bridge| [bridged(bridge).to_vec(), vec![accept()]].concat());
+    bridges.chain(own).chain(behind).collect()
 }
 
 /// Refuses packets on other links that have a tunnel address as their source.
