@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::thread::sleep;
@@ -192,6 +192,13 @@ fn one_client_cannot_fill_the_hosts_table_of_connections() {
     in_namespace("one_client_cannot_fill_the_hosts_table_of_connections", || {
         need_program("packet filters", "nft");
         let lab = Lab::new("a table of connections");
+        // As a host that forwards FTP has it. Later, it would be a reason to set the firewall
+        // again, and the kernel would count from zero.
+        on_gateway(
+            "nft \"table inet ftp { ct helper ftp { type \\\"ftp\\\" protocol tcp; };
+            chain c { type filter hook prerouting priority -160;
+            tcp dport 21 ct helper set \\\"ftp\\\"; }; }\"",
+        );
         let _gateway = with_nat(&lab);
         // The server answers at many addresses.
         sh("ip -n server route add local 198.51.99.0/24 dev lo
@@ -228,6 +235,7 @@ fn one_client_cannot_fill_the_hosts_table_of_connections() {
             let made = (0..20).filter(|_| download("phone", WEB).is_ok()).count();
             assert_eq!(made, 20, "another client's new connections");
         }
+        let expected = expect_connections();
         for v6 in [false, true] {
             let before = table(&lab, "tracked");
             let mut tracked = 0;
@@ -243,6 +251,7 @@ fn one_client_cannot_fill_the_hosts_table_of_connections() {
             let made = (0..20).filter(|_| download("phone", WEB).is_ok()).count();
             assert_eq!(made, 20, "another client's new connections");
         }
+        assert_eq!(expected(), 0, "connections that a helper expects, beyond the share");
         let text = lab.rove("gateway", "gateway status").ok();
         assert!(text.contains(&format!("at most {share} for one client")), "{text}");
         for host in ["client", "phone"] {
@@ -275,6 +284,36 @@ fn greet_and_close(host: &str, address: &str) {
             let _ = stream.unwrap().read_to_end(&mut Vec::new());
         }
     });
+}
+
+/// Opens an FTP session and a data connection in passive mode (RFC 959). The function that it
+/// returns opens more of these, until one is not answered, and returns how many were made.
+fn expect_connections() -> impl FnOnce() -> usize {
+    let ports = 2_000..2_050_u16;
+    let bind = |port| TcpListener::bind(("198.51.100.80", port)).unwrap();
+    let all = ports.clone();
+    let listeners = inside("server", move || (bind(21), all.map(bind).collect::<Vec<_>>()));
+    let (control, data) = listeners.join().unwrap();
+    let session = inside("client", || TcpStream::connect("198.51.100.80:21").unwrap());
+    let mut session = session.join().unwrap();
+    let (mut server, _) = control.accept().unwrap();
+    let mut open = move |port: u16| {
+        session.write_all(b"PASV\r\n").unwrap();
+        server.read_exact(&mut [0; 6]).unwrap();
+        let [high, low] = port.to_be_bytes();
+        let reply = format!("227 Entering Passive Mode (198,51,100,80,{high},{low})\r\n");
+        server.write_all(reply.as_bytes()).unwrap();
+        session.read_exact(&mut vec![0; reply.len()]).unwrap();
+        let (wait, to) = (Duration::from_millis(500), ([198, 51, 100, 80], port).into());
+        inside("client", move || TcpStream::connect_timeout(&to, wait).ok()).join().unwrap()
+    };
+    let first = open(ports.start);
+    assert!(first.is_some(), "no data connection");
+    move || {
+        let made: Vec<_> = ports.skip(1).map_while(open).collect();
+        drop((first, data));
+        made.len()
+    }
 }
 
 /// Entries that so many datagrams from the server's ports make in the gateway's table.

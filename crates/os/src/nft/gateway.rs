@@ -189,9 +189,14 @@ fn enter(gate: &Gate) -> Vec<Vec<Value>> {
         vec![matches("!=", meta("iifname"), json!(gate.device)), accept()],
         // Redirects count as related. They are for hosts of one link (RFC 1812, section 5.2.7.2).
         vec![equals(payload("icmp", "type"), json!("redirect")), drop()],
-        // Replies to connections that this host opened.
-        vec![states(&["established", "related"]), accept()],
-        vec![equals(kind, json!({ "set": LOCAL })), json!({ "jump": { "target": "to_host" } })],
+        // Replies to connections that this host opened, and errors about known connections.
+        vec![states(&["established", "related"]), is_known(true), accept()],
+        // A connection that a helper expects, for example of FTP, belongs to one that is admitted.
+        vec![
+            states(&["new", "invalid", "untracked"]),
+            equals(kind, json!({ "set": LOCAL })),
+            json!({ "jump": { "target": "to_host" } }),
+        ],
     ];
     if let Some(share) = gate.share {
         rules.extend(shares(gate, share));
@@ -235,8 +240,13 @@ fn shares(gate: &Gate, share: u32) -> Vec<Vec<Value>> {
 /// Matches the packet that makes a TCP connection's entry in the table. One that is sent again, or
 /// that belongs to a connection from before this table, makes none.
 fn begins_tcp() -> Vec<Value> {
-    let known = json!({ "&": [{ "ct": { "key": "status" } }, CONFIRMED] });
-    vec![equals(meta("l4proto"), json!("tcp")), equals(known, json!(0))]
+    vec![equals(meta("l4proto"), json!("tcp")), is_known(false)]
+}
+
+/// Matches whether the table has an entry for the packet's connection already.
+fn is_known(known: bool) -> Value {
+    let status = json!({ "&": [{ "ct": { "key": "status" } }, CONFIRMED] });
+    matches(if known { "!=" } else { "==" }, status, json!(0))
 }
 
 /// More new TCP connections than a source with this share may open. Other protocols need no rate:
