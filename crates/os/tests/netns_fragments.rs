@@ -125,16 +125,17 @@ fn have(packets: &[Vec<u8>], part: &[u8; 8]) -> bool {
     packets.iter().any(|packet| packet.windows(8).any(|window| window == part))
 }
 
-/// Says whether the mixed datagrams went out, by the way each was mixed.
+/// Checks that datagrams leave on the cable as they were sent. A new cable or a busy machine may
+/// need several attempts.
 fn check_what_leaves(host: &mut Host, ends: &[(&str, &str)], what: &str) {
-    // A new cable needs a moment.
     for (from, to) in ends {
-        let works = |host: &mut Host| have(&host.mix(from, to, Forged::Never), TRUE);
-        assert!((0..TIMES).any(|_| works(host)), "{what}: {from} to {to} never arrives");
-        for forged in [Forged::BeforeFirst, Forged::BeforeLast] {
-            let left = host.mix(from, to, forged);
-            assert!(!have(&left, FORGED), "{what}: {from} to {to}, {forged:?}: mixed");
-            assert!(have(&left, TRUE), "{what}: {from} to {to}, {forged:?}: lost");
+        for forged in [Forged::Never, Forged::BeforeFirst, Forged::BeforeLast] {
+            let mut is_whole = |_| {
+                let left = host.mix(from, to, forged);
+                assert!(!have(&left, FORGED), "{what}: {from} to {to}, {forged:?}: mixed");
+                have(&left, TRUE)
+            };
+            assert!((0..TIMES).any(&mut is_whole), "{what}: {from} to {to}, {forged:?}: lost");
         }
     }
 }
@@ -199,11 +200,14 @@ fn a_clients_neighbour_adds_nothing_to_the_tunnels_packets() {
         }
         // Fragments from outside to the host's other addresses still arrive.
         for (from, to) in [("192.168.5.9", "192.168.5.2"), ("fd05::9", "fd05::2")] {
-            host.next += 1;
-            let parts = fragments(from, to, host.next, TRUE);
-            parts.iter().for_each(|part| host.neighbour.send(part));
-            host.neighbour.packets();
-            assert_eq!(received(), Some(*TRUE), "{from} to {to}");
+            let arrives = |_| {
+                host.next += 1;
+                let parts = fragments(from, to, host.next, TRUE);
+                parts.iter().for_each(|part| host.neighbour.send(part));
+                host.neighbour.packets();
+                received() == Some(*TRUE)
+            };
+            assert!((0..TIMES).any(arrives), "{from} to {to}");
         }
     });
 }
