@@ -54,6 +54,15 @@ pub struct ClientStatus {
     pub dns_domains: Vec<String>,
     /// Captive portals that were found.
     pub portals: Vec<Portal>,
+    /// The only networks that use the tunnel, if it is split.
+    #[serde(default)]
+    pub route: Vec<String>,
+    /// Networks that do not use the tunnel: the first of them.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// How many networks do not use the tunnel.
+    #[serde(default)]
+    pub excluded: usize,
     /// The keys that only a running client has.
     #[serde(flatten)]
     pub running: Option<RunningClient>,

@@ -33,6 +33,9 @@ pub struct Flows {
 pub struct Explanation {
     /// The connections.
     pub flows: Vec<Flow>,
+    /// Whether the address that was asked for uses the tunnel, if no connection to it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses_tunnel: Option<bool>,
 }
 
 /// One open connection.

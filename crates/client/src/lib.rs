@@ -8,7 +8,7 @@
 //!   [`LinkSetting`] and [`Subflows`] are the types of its settings.
 //! - [`left_behind`], [`down`] and [`stand`] handle the changes to this host that outlive the
 //!   process, above all the kill switch.
-//! - [`echo`] tests the tunnel as any program on this host would.
+//! - [`echo`] and [`way_out`] test the tunnel as any program on this host would.
 //!
 //! All of it works on the files in a [`Home`](rove_host::home::Home). This crate prints nothing.
 
@@ -36,4 +36,4 @@ mod tariffs;
 pub use config::{Config, DnsChoice, LinkScheduler, LinkSetting, PathsConfig, Subflows};
 pub use daemon::{Carries, Wishes, run};
 pub use leftovers::{KillSwitch, Left, TakenDown, down, left_behind, stand};
-pub use probe::echo;
+pub use probe::{WayOut, echo, way_out};

@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketType, connect, ipproto, recv, send, socket, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketType, connect, ipproto, recv, send, sendto, socket,
+    sockopt,
 };
 
 use crate::message::{Message, Own};
@@ -109,6 +110,77 @@ pub fn echo(address: IpAddr, length: u16, within: Duration) -> io::Result<bool> 
     Ok(ask(&socket, address, Instant::now() + within, length))
 }
 
+/// What the gateway's host says of a packet to the Internet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WayOut {
+    /// It has a route there. A packet filter may drop the packet all the same.
+    Exists,
+    /// It has none.
+    NoRoute,
+    /// It says nothing.
+    Unknown,
+}
+
+/// Whether the gateway's host has a route to `address`, as it says itself `within` this time. The
+/// packets have a hop limit of one: no router sends them on, and each says why (RFC 1812 section
+/// 5.2.7, RFC 4443 section 3).
+///
+/// # Errors
+/// No socket for pings is available: CAP_NET_RAW or a route is missing.
+pub fn way_out(address: IpAddr, within: Duration) -> io::Result<WayOut> {
+    let (family, protocol, echo) = match address {
+        IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, ECHO_V4),
+        IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6, ECHO_V6),
+    };
+    let socket = socket(family, SocketType::RAW, Some(protocol))?;
+    match address {
+        IpAddr::V4(_) => sockopt::set_ip_ttl(&socket, 1)?,
+        IpAddr::V6(_) => sockopt::set_ipv6_unicast_hops(&socket, Some(1))?,
+    }
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(EVERY))?;
+    let identifier = u16::try_from(std::process::id() & 0xffff).unwrap_or(0).to_be_bytes();
+    let give_up = Instant::now() + within;
+    let mut sequence: u16 = 0;
+    while Instant::now() < give_up {
+        sequence = sequence.wrapping_add(1);
+        let request = request(echo, identifier, sequence, HEADER_LEN);
+        sendto(&socket, &request, SendFlags::empty(), &SocketAddr::new(address, 0))?;
+        let next = Instant::now() + EVERY;
+        let mut bytes = [0; ANSWER_LEN_MAX];
+        while let Ok((_, length)) = recv(&socket, &mut bytes, RecvFlags::empty()) {
+            let answer = &bytes[..length.min(bytes.len())];
+            if let Some(said) = read_refusal(answer, address.is_ipv4(), identifier) {
+                return Ok(said);
+            }
+            if Instant::now() >= next {
+                break;
+            }
+        }
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    Ok(WayOut::Unknown)
+}
+
+/// What an ICMP error says of an echo request of this process (RFC 792, RFC 4443 section 3).
+fn read_refusal(bytes: &[u8], v4: bool, identifier: [u8; 2]) -> Option<WayOut> {
+    let header = |bytes: &[u8]| match v4 {
+        true => bytes.first().map_or(0, |first| usize::from(first & 0xf) * 4),
+        false => IPV6_HEADER_LEN,
+    };
+    let message = if v4 { bytes.get(header(bytes)..)? } else { bytes };
+    let quoted = message.get(HEADER_LEN..)?;
+    let quoted = quoted.get(header(quoted)..)?;
+    let echo = if v4 { ECHO_V4 } else { ECHO_V6 };
+    if quoted.first() != Some(&echo) || quoted.get(4..6) != Some(&identifier[..]) {
+        return None;
+    }
+    match (v4, message.first()?, message.get(1)?) {
+        (true, 11, _) | (false, 3, _) => Some(WayOut::Exists),
+        (true, 3, 0 | 1) | (false, 1, 0 | 3) => Some(WayOut::NoRoute),
+        _ => None,
+    }
+}
+
 /// An echo request of `length` bytes. The kernel fills in the checksum for IPv6 (RFC 3542 section
 /// 3.1).
 fn request(kind: u8, identifier: [u8; 2], sequence: u16, length: usize) -> Vec<u8> {
@@ -149,6 +221,38 @@ mod tests {
                 bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
             let sum: u32 = pairs.sum();
             assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_whether_there_is_a_route() {
+        let quoted = |echo: u8| [echo, 0, 0, 0, 7, 7, 0, 1];
+        let v4 = |kind: u8, code: u8| {
+            let mut packet = vec![0x45; 20];
+            packet.extend([kind, code, 0, 0, 0, 0, 0, 0]);
+            packet.extend([0x45; 20]);
+            packet.extend(quoted(ECHO_V4));
+            packet
+        };
+        let v6 = |kind: u8, code: u8| {
+            let mut packet = vec![kind, code, 0, 0, 0, 0, 0, 0];
+            packet.extend([0x60; IPV6_HEADER_LEN]);
+            packet.extend(quoted(ECHO_V6));
+            packet
+        };
+        for (packet, is_v4, expected) in [
+            (v4(11, 0), true, Some(WayOut::Exists)),
+            (v4(3, 0), true, Some(WayOut::NoRoute)),
+            (v4(3, 3), true, None),
+            (v6(3, 0), false, Some(WayOut::Exists)),
+            (v6(1, 0), false, Some(WayOut::NoRoute)),
+            (v6(1, 4), false, None),
+        ] {
+            assert_eq!(read_refusal(&packet, is_v4, [7, 7]), expected, "{packet:?}");
+            assert_eq!(read_refusal(&packet, is_v4, [7, 8]), None, "of another process");
+            for length in 0..packet.len() - 2 {
+                assert_eq!(read_refusal(&packet[..length], is_v4, [7, 7]), None, "{length}");
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use rove_proto::time::Instant;
 
 use crate::config::TransportChoice;
 use crate::status::{Search, Surroundings, is_carrying};
+use rove_host::data::Forbidden;
 use rove_host::sessions::transport;
 use rove_host::time::wall_clock;
 
@@ -27,9 +28,12 @@ pub(crate) fn problems(
     now: Instant,
     around: &Surroundings<'_>,
     by_stream: Option<u64>,
+    forbidden: Option<Forbidden>,
 ) -> Vec<Problem> {
-    let found = [not_carrying(peer, now, around), stands_in(peer, around, by_stream)];
-    found.into_iter().flatten().collect()
+    // A known cause says more than that UDP gets no answer.
+    let udp = rove_host::problems::forbidden(forbidden, TRANSPORT)
+        .or_else(|| stands_in(peer, around, by_stream));
+    not_carrying(peer, now, around).into_iter().chain(udp).collect()
 }
 
 /// What to call the reason for which the gateway closed a session.
@@ -182,7 +186,7 @@ mod tests {
 
     fn told(peer: &PeerStatus, search: Search<'_>, refused: Option<&str>) -> Vec<String> {
         let around = Surroundings { search, refused: refused.map(str::to_owned), ..around() };
-        let found = problems(peer, NOW, &around, None);
+        let found = problems(peer, NOW, &around, None, None);
         found.iter().map(|one| format!("{}: {}. {}", one.what, one.cause, one.cure)).collect()
     }
 
@@ -237,6 +241,18 @@ mod tests {
     }
 
     #[test]
+    fn a_firewall_of_this_host_is_named() {
+        let now = std::time::Instant::now();
+        let remote = "192.0.2.1:4433".parse().unwrap();
+        let forbidden = Some(Forbidden { remote, since: now, last: now });
+        let good = peer(PeerState::Up, vec![path(Health::Good, Some(0), None)]);
+        let found = problems(&good, NOW, &around(), None, forbidden);
+        let [problem] = &*found else { panic!("{found:?}") };
+        assert!(problem.what.ends_with("UDP datagrams out to 192.0.2.1:4433"), "{problem:?}");
+        assert!(problem.cure.contains("UDP to port 4433"), "{problem:?}");
+    }
+
+    #[test]
     fn a_stream_is_a_problem_only_where_udp_is_wanted() {
         let mut stream = path(Health::Good, Some(0), None);
         stream.route.socket = rove_proto::id::SocketId(rove_proto::id::SocketId::STREAMS);
@@ -244,7 +260,7 @@ mod tests {
         for (transport, count) in [(TransportChoice::Auto, 1), (TransportChoice::Tcp, 0)] {
             let mut around = around();
             around.paths.transport = transport;
-            assert_eq!(problems(&peer, NOW, &around, Some(7)).len(), count, "{transport:?}");
+            assert_eq!(problems(&peer, NOW, &around, Some(7), None).len(), count, "{transport:?}");
         }
     }
 }

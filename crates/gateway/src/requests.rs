@@ -46,7 +46,15 @@ pub fn relocate(home: &Home, to: &Endpoint) -> Result<Moved> {
 /// Writes a new file `to` with the gateway's configuration, identity and ledger.
 pub fn backup(home: &Home, to: &Path) -> Result<()> {
     let text = confine::as_owner(home, || write(home, ask(home, &Request::Snapshot)?))?;
-    Ok(files::create(to, files::PRIVATE, text.as_bytes())?)
+    match files::create(to, files::PRIVATE, text.as_bytes()) {
+        Err(files::FileError::Exists(to)) => {
+            bail!("{} exists already: choose another file for the backup", to.display())
+        }
+        Err(files::FileError::Missing(to)) => {
+            bail!("the directory of {} does not exist: make it, or choose another", to.display())
+        }
+        written => Ok(written?),
+    }
 }
 
 /// What taking down a stopped gateway came to.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rove_api::{self as api, Flow, Flows, LinkMode, Node};
 use rove_proto::flow::Hold;
-use rove_proto::flow::report::{FlowReport, FlowState, Stage, Why};
+use rove_proto::flow::report::{Because, FlowReport, FlowState, Stage, Why};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
 use rove_proto::node::PeerStatus;
@@ -205,8 +205,17 @@ fn flow(
             _ => report.received != 0,
         },
         idle_ms: ms(report.idle),
-        why: report.why.to_string(),
+        why: why(report.why),
     }
+}
+
+/// Why it is treated so, in words.
+fn why(why: Why) -> String {
+    if why == Why::CarriedInPart(Because::Midst) {
+        return "carried. Rove did not see its start, so it cannot keep it through an outage"
+            .to_owned();
+    }
+    why.to_string()
 }
 
 /// A time in whole milliseconds.

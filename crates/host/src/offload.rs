@@ -96,9 +96,9 @@ fn problem(name: &str, found: &Interface) -> Option<Problem> {
         ),
         since: wall_clock().0.saturating_sub(worst.for_ms / 1_000),
         cause: format!(
-            "this host's kernel, driver or virtual network card mangles them, or a full queue of \
-             this host drops them whole; Rove {does}, and tries segmented sends again from time to \
-             time"
+            "Rove measured that; this host's kernel, driver or virtual network card may mangle \
+             them, or a full queue of this host or a device on the path drops them. Rove {does}, \
+             and tries segmented sends again from time to time"
         ),
         cure: format!(
             "look at `tc -s qdisc show` for {name}: if its `dropped` grows, the queue is full and \

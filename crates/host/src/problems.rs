@@ -2,8 +2,12 @@
 //!
 //! This module contains the texts. It does not examine the host itself; [`crate::reconcile`] does.
 
+use rove_api::Problem;
 use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part};
 use rove_os::probe::{End, Hook, Refused};
+
+use crate::data::Forbidden;
+use crate::time::wall_clock;
 
 /// The number of the main routing table (rtnetlink(7), `RT_TABLE_MAIN`).
 const TABLE_MAIN: u32 = 254;
@@ -11,8 +15,8 @@ const TABLE_MAIN: u32 = 254;
 /// A problem without the time since when it exists.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// One of the names that `part` gives, `leak`, `firewall`, `internet`, `connections` or
-    /// `other`.
+    /// One of the names that `part` gives, `leak`, `firewall`, `internet`, `connections`,
+    /// `session`, `transport`, `offload` or `other`.
     pub part: &'static str,
     /// The problem.
     pub what: String,
@@ -60,7 +64,7 @@ impl Finding {
     /// An obstacle by another program. `device` is the tunnel's interface.
     pub(crate) fn of_obstacle(obstacle: &Obstacle, device: &str) -> Self {
         match obstacle {
-            Obstacle::Bypass { to, link, rules } => {
+            Obstacle::Bypass { to, link, rules, is_blocked } => {
                 let (cause, cure) = match rules.first() {
                     Some(rule) => of_rule(*rule, to.iter().any(|net| net.addr().is_ipv6())),
                     None => (
@@ -68,9 +72,19 @@ impl Finding {
                         "look at `ip rule` and `ip route show table all`".to_owned(),
                     ),
                 };
+                let is_part = to.iter().all(|net| net.prefix_len() > 0);
                 let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+                let cure = match (is_part, to.first()) {
+                    (true, Some(net)) => format!(
+                        "{cure}; or let these packets pass by the tunnel: `rove up --exclude {net}`"
+                    ),
+                    (_, _) => cure,
+                };
                 let to = to.join(", ");
-                let what = format!("routing sends packets for {to} to {link}, not to the tunnel");
+                let end =
+                    if *is_blocked { "Rove blocks them there" } else { "they leave in clear" };
+                let what =
+                    format!("routing sends packets for {to} to {link}, not to the tunnel; {end}");
                 Self { part: "leak", what, cause, cure }
             }
             Obstacle::Forward { chain, .. } => Self {
@@ -131,6 +145,23 @@ impl Finding {
             ),
         }
     }
+}
+
+/// The problem that this host does not let datagrams out, while that lasts.
+pub fn forbidden(found: Option<Forbidden>, part: &str) -> Option<Problem> {
+    let found = found.filter(Forbidden::lasts)?;
+    let remote = found.remote;
+    Some(Problem {
+        part: Some(part.to_owned()),
+        what: format!("this host does not let UDP datagrams out to {remote}"),
+        since: wall_clock().0.saturating_sub(found.since.elapsed().as_secs()),
+        cause: "a packet filter of this host drops them: the kernel answers EPERM".to_owned(),
+        cure: format!(
+            "let UDP to port {} out: look for chains at the output hook (`nft list ruleset`, \
+             `iptables -S OUTPUT`)",
+            remote.port()
+        ),
+    })
 }
 
 /// The name of a part of a plan.
@@ -263,10 +294,17 @@ mod tests {
     fn an_obstacle_is_cured_by_a_command_that_fits_it() {
         let rules = vec![ForeignRule { priority: 100, table: TABLE_MAIN }];
         let to = vec!["::/0".parse().unwrap()];
-        let bypass = Obstacle::Bypass { to, link: "eth0".to_owned(), rules };
+        let (link, is_blocked) = ("eth0".to_owned(), true);
+        let bypass = Obstacle::Bypass { to, link, rules: rules.clone(), is_blocked };
         let finding = Finding::of_obstacle(&bypass, "rove0");
         assert!(finding.what.contains("eth0") && finding.cause.contains("priority 100"));
         assert!(finding.cure.contains("ip -6 rule del priority 100"), "{}", finding.cure);
+        assert!(finding.what.ends_with("not to the tunnel; Rove blocks them there"));
+        let (to, link) = (vec!["203.0.113.0/24".parse().unwrap()], "eth0".to_owned());
+        let bypass = Obstacle::Bypass { to, link, rules, is_blocked: false };
+        let finding = Finding::of_obstacle(&bypass, "rove0");
+        assert!(finding.what.contains("203.0.113.0/24 to eth0") && finding.what.contains("clear"));
+        assert!(finding.cure.ends_with("`rove up --exclude 203.0.113.0/24`"), "{}", finding.cure);
         for (chain, cure) in [
             ("ip filter FORWARD", "iptables -I FORWARD -i rove0 -j ACCEPT"),
             ("inet mine forward", "nft insert rule inet mine forward iifname rove0 accept"),

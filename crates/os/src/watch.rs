@@ -296,7 +296,7 @@ fn process(pid: u32, name: Option<&[u8]>) -> Option<String> {
     });
     Some(match shown.filter(|name| !name.is_empty()) {
         Some(name) => format!("{name} (process {pid})"),
-        None => format!("process {pid}, which has ended"),
+        None => format!("a process that has ended ({pid})"),
     })
 }
 

@@ -261,11 +261,18 @@ fn what_stands_in_the_way_is_named() {
         assert_eq!(applier.obstacles().unwrap(), []);
         sh("ip rule add pref 100 lookup main");
         let obstacles = applier.obstacles().unwrap();
-        let [Obstacle::Bypass { to, link, rules }] = &obstacles[..] else {
+        let [Obstacle::Bypass { to, link, rules, is_blocked: _ }] = &obstacles[..] else {
             panic!("{obstacles:?}")
         };
         assert_eq!((&to[..], link.as_str()), (&nets(&["0.0.0.0/0"])[..], "wan"));
         assert_eq!((rules[0].priority, rules[0].table), (100, 254));
+        // A rule for a part of the Internet is not one for all of it.
+        for part in ["203.0.113.0/24", "198.18.0.0/15"] {
+            sh(&format!("ip rule del pref 100; ip rule add pref 100 to {part} lookup main"));
+            let obstacles = applier.obstacles().unwrap();
+            let [Obstacle::Bypass { to, .. }] = &obstacles[..] else { panic!("{obstacles:?}") };
+            assert_eq!(*to, nets(&[part]));
+        }
         sh("ip rule del pref 100
             nft add table ip filter
             nft add chain ip filter FORWARD \

@@ -180,8 +180,8 @@ fn status_tells_what_was_heard_and_reload_what_was_taken() {
         assert_eq!(lab.rove("gateway", "reload").ok(), "gateway reloaded\n");
         edit(&config, "dns = []", "dns = [\"9.9.9.9\"]");
         let reloaded = lab.rove("gateway", "reload").ok();
-        let rest =
-            "gateway reloaded; only nat and what is held were taken, the rest when it restarts\n";
+        let rest = "gateway reloaded: nat, hold, assist and rules. Restart the gateway for other \
+                    changes\n";
         assert_eq!(reloaded, rest);
         edit(&config, "dns = [", "dms = [");
         let error = lab.rove("gateway", "reload").fails();

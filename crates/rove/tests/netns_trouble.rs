@@ -500,3 +500,67 @@ fn check_and_status_say_alike_what_is_wrong_and_blame_nothing_else() {
         lab.rove("client", "down").ok();
     });
 }
+
+#[test]
+fn what_others_do_to_packets_is_named_as_it_is() {
+    in_namespace("what_others_do_to_packets_is_named_as_it_is", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("what others do");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let explained = |address: &str| lab.rove("client", &format!("explain {address}")).ok();
+        let uses = "198.51.100.80 uses the tunnel (rove0)";
+        assert!(explained("198.51.100.80:443").contains(uses), "{}", explained("198.51.100.80"));
+        // A rule for a part of the Internet is not one for all of it.
+        for net in ["198.51.100.0/24", "203.0.113.0/24"] {
+            sh(&format!("ip -n client rule add pref 100 to {net} lookup main"));
+            let status = status(&lab);
+            let what = format!(
+                "routing sends packets for {net} to to-router, not to the tunnel; Rove blocks them \
+                 there"
+            );
+            assert!(status.contains(&what) && !status.contains("0.0.0.0/0"), "{status}");
+            assert!(status.contains(&format!("`rove up --exclude {net}`")), "{status}");
+            let passes = "does not use the tunnel: its packets leave on to-router";
+            let address = net.replace("0/24", "80");
+            assert!(explained(&address).contains(passes), "{}", explained(&address));
+            sh("ip -n client rule del pref 100");
+        }
+        lab.rove("client", "down").ok();
+        lab.rove("client", "up --route 198.51.100.0/24").ok();
+        let split = "traffic      only 198.51.100.0/24 uses the tunnel";
+        assert!(status(&lab).contains(split), "{}", status(&lab));
+        lab.rove("client", "down").ok();
+
+        // IPv6 that the gateway's host does not have.
+        let up = lab.rove("client", "up");
+        assert_eq!(up.code, Some(0), "{up:?}");
+        let internet = || lab.rove("client", "check").out;
+        let both = "internet     the gateway's host has a route for IPv4 and IPv6";
+        assert!(internet().contains(both), "{}", internet());
+        sh("ip -n gateway -6 route del default");
+        let one = "a route for IPv4 and none for IPv6: programs use IPv4";
+        assert!(internet().contains(one), "{}", internet());
+        let at_gateway = lab.rove("gateway", "gateway status").ok();
+        let told = "IPv4 yes, IPv6 no: clients reach no IPv6 destinations";
+        assert!(at_gateway.contains(told), "{at_gateway}");
+
+        // A firewall of this host.
+        for rule in [
+            "add table inet other",
+            "'add chain inet other out { type filter hook output priority 0; }'",
+            "add rule inet other out udp dport 4500 drop",
+        ] {
+            sh(&format!("nsenter --net=/run/netns/client nft {rule}"));
+        }
+        let told = "this host does not let UDP datagrams out to ";
+        wait_until("it is told", || {
+            lab.rove("client", "check");
+            status(&lab).contains(told)
+        });
+        lab.rove("client", "down").ok();
+        let error = lab.rove("client", "up --transport udp --timeout 4s").fails();
+        assert!(error.contains("the kernel answers EPERM"), "{error}");
+    });
+}

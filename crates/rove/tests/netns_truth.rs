@@ -17,7 +17,7 @@ use support::netns::{Lab, ask_until, echo, in_namespace, inside, sh, wait_until}
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 21] = [
+const STATUS: [&str; 24] = [
     "state",
     "carrying",
     "since",
@@ -39,6 +39,9 @@ const STATUS: [&str; 21] = [
     "dns",
     "dns_domains",
     "portals",
+    "route",
+    "exclude",
+    "excluded",
 ];
 /// Of every path of `rove paths --json`.
 const PATH: [&str; 30] = [

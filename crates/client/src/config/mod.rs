@@ -15,7 +15,9 @@ use rove_host::config::{
     ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, Source,
 };
 use rove_host::files::read_text;
-use rove_host::values::{DOMAINS_MAX, Domain, Lifetime, Misspelt, SUBNETS_MAX, parse_network};
+use rove_host::values::{
+    DOMAINS_MAX, Domain, Lifetime, Misspelt, SUBNETS_MAX, parse_network, spelt,
+};
 use rove_os::plan::{Connection, EXCLUDED_MAX};
 use serde::Deserialize;
 use toml::Spanned;
@@ -190,7 +192,7 @@ impl Config {
 }
 
 impl Config {
-    /// What is written and does nothing, and the cure.
+    /// Settings without effect, or with less than their name suggests, and what to do.
     pub fn idle(&self) -> Vec<String> {
         let (mode, full) = (self.paths.mode, LinkMode::Full);
         let early = (mode != full && !self.qos.low_latency.is_empty()).then(|| {
@@ -202,7 +204,21 @@ impl Config {
         let domains = (self.dns == DnsChoice::Leave && !self.domains.is_empty()).then(|| {
             "domains does nothing with dns = \"leave\": leave out one of the two".to_owned()
         });
-        self.paths.all_idle().chain(early).chain(domains).collect()
+        let is_split = !self.route.is_empty() && self.dns == DnsChoice::Set;
+        let names = (is_split && self.domains.is_empty()).then(|| {
+            "with route, this host asks its own name servers as before: name the domains that the \
+             gateway's servers know (`domains` in client.toml)"
+                .to_owned()
+        });
+        let advertised = spelt(&self.advertise).join(", ");
+        let advertise = (!self.advertise.is_empty()).then(|| {
+            format!(
+                "other peers reach {advertised} only if the gateway allows it: `rove gateway \
+                 peers` lists it below SUBNETS"
+            )
+        });
+        let idle = self.paths.all_idle().chain(early).chain(domains);
+        idle.chain(names).chain(advertise).collect()
     }
 }
 

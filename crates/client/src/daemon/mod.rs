@@ -210,7 +210,7 @@ struct Client<'a> {
     reachable: Vec<IpNet>,
     applier: Applier,
     /// Faults beside a working tunnel, as last reported.
-    troubles: Vec<String>,
+    troubles: Vec<Trouble>,
     noted: Noted,
     /// The state of the host around the tunnel.
     host: Host,
@@ -226,6 +226,9 @@ struct Client<'a> {
     /// Who waits to hear that everything is taken down.
     leaving: Option<SyncSender<Reply<Answer>>>,
 }
+
+/// The part of the node, and a line for people.
+type Trouble = (&'static str, String);
 
 /// What is remembered of problems.
 #[derive(Default)]
@@ -450,7 +453,8 @@ impl Client<'_> {
                     line.push_str(&format!("; {ended} {connections} from before {end}"));
                 }
                 self.troubles = self.find_troubles();
-                let warnings = self.troubles.iter().cloned().chain(self.config.idle()).collect();
+                let troubles = self.troubles.iter().map(|(_, line)| line.clone());
+                let warnings = troubles.chain(self.config.idle()).collect();
                 carries(&Carries { line, warnings })
             }
             Progress::Asking | Progress::Proving if Instant::now() >= self.deadline => {
@@ -460,16 +464,22 @@ impl Client<'_> {
         }
     }
 
-    /// Faults beside a working tunnel, one line each: names, and hosts of other networks.
-    fn find_troubles(&self) -> Vec<String> {
+    /// Faults beside a working tunnel, one line each with the part of the node: names, hosts of
+    /// other networks, the packet filter.
+    fn find_troubles(&self) -> Vec<Trouble> {
         let Some(lease) = &self.lease else { return Vec::new() };
         let (config, outside) = (&self.config, self.applier.outside_servers());
-        let mut found = lease::no_names(config, lease, &outside, self.applier.dns_refused());
-        found.extend(self.find_unreached());
-        found.extend(self.applier.unguarded().map(lease::unguarded));
-        found.extend(self.applier.ipv6_off().map(|why| format!("no IPv6 in the tunnel: {why}")));
-        found.extend(self.applier.unanswered().map(lease::unanswered));
-        found
+        let names = lease::no_names(config, lease, &outside, self.applier.dns_refused());
+        let unreached = self.find_unreached();
+        let unguarded = self.applier.unguarded().map(lease::unguarded);
+        let ipv6_off = self.applier.ipv6_off();
+        let ipv6_off = ipv6_off.map(|why| format!("no IPv6 in the tunnel: {why}"));
+        let unanswered = self.applier.unanswered().map(lease::unanswered);
+        let of = |part| move |line| (part, line);
+        let found = names.into_iter().map(of("dns"));
+        let found = found.chain(unreached.into_iter().map(of("routing")));
+        let found = found.chain(unguarded.map(of("filter"))).chain(ipv6_off.map(of("interface")));
+        found.chain(unanswered.map(of("filter"))).collect()
     }
 
     /// Hosts that were reached before the tunnel, one line for each network.
@@ -486,8 +496,8 @@ impl Client<'_> {
             return;
         }
         let found = self.find_troubles();
-        for line in found.iter().filter(|line| !self.troubles.contains(line)) {
-            tracing::warn!("{line}");
+        for new in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
+            tracing::warn!("{}", new.1);
         }
         self.troubles = found;
     }
@@ -538,9 +548,15 @@ impl Client<'_> {
         let session = snapshot.as_ref().and_then(|snapshot| snapshot.peers.first());
         let links = self.ranked.iter().map(|ranked| &ranked.link);
         let want = self.nat64.want_of_family(&self.remotes, links);
+        let forbidden = snapshot.as_ref().and_then(|snapshot| snapshot.forbidden);
+        let is_forbidden = forbidden.is_some_and(|found| found.lasts());
         match (session.and_then(|session| session.refused), want) {
             (Some(status), _) => anyhow!(news::refusal(status)),
             (None, Some(want)) => anyhow!("no answer from {asked} within {within}: {want}"),
+            (None, None) if is_forbidden => anyhow!(
+                "no answer from {asked} within {within}: a packet filter of this host drops UDP to \
+                 it (the kernel answers EPERM): let it out (`nft list ruleset`, output hook)"
+            ),
             (None, None) => anyhow!(
                 "no answer from {asked} within {within}: check that the gateway runs and that \
                  nothing on the way blocks UDP, and TCP, to it"

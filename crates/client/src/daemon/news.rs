@@ -6,11 +6,13 @@ use anyhow::{Context, Result, anyhow};
 use rove_host::sessions;
 use rove_host::shared_key;
 use rove_proto::crypto::Status;
+use rove_proto::error::PeerError;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::wire::control::{Lease, Prefix};
 
 use super::{Client, Progress};
 use crate::probe;
+use crate::session_problems::reason;
 
 impl Client<'_> {
     /// Something happened in the core. An error ends the client: only before it ever carried.
@@ -36,12 +38,19 @@ impl Client<'_> {
             }
             Event::State { state, .. } => self.state_changed(state),
             Event::Moved { remote, took, .. } => {
-                tracing::info!(took_ms = took.as_millis(), "moved");
-                tracing::debug!(%remote, "moved");
+                let took_ms = took.as_millis();
+                if tracing::enabled!(tracing::Level::DEBUG) {
+                    tracing::debug!(took_ms, %remote, "moved");
+                } else {
+                    tracing::info!(took_ms, "moved");
+                }
                 self.note_where();
                 self.note_transport();
             }
-            Event::Ended { error, .. } => tracing::warn!(%error, "the session ended"),
+            Event::Ended { error: PeerError::Closed(code), .. } => {
+                tracing::warn!("the session ended: {}", reason(code));
+            }
+            Event::Ended { error, .. } => tracing::warn!("the session ended: {error}"),
             Event::Announced { addresses, .. } => {
                 tracing::debug!(?addresses, "the gateway says where it is reached");
                 self.take_announced(&addresses);

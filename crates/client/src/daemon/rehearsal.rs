@@ -133,14 +133,14 @@ impl Client<'_> {
         };
         if !is_forced && !self.carries_without(&link.link)? {
             bail!(
-                "nothing is known to carry beside {unplug}: who works through the tunnel would be \
-                 locked out until it is over; with --force it is done all the same"
+                "{unplug} is the only working link, so the test would stop all traffic of the \
+                 tunnel: add --force to do it anyway"
             );
         }
         let rehearsal = Rehearsal::new(Instant::now(), unplug, lasts.duration());
         let lasts = rehearsal.takes.iter().sum();
         self.rehearsal = Some(rehearsal);
-        tracing::info!(link = unplug, "a rehearsal begins");
+        tracing::info!("{}", Stage::Before.told(unplug));
         Ok(RehearsalBegun { lasts_ms: milliseconds(lasts) })
     }
 
@@ -171,13 +171,27 @@ impl Client<'_> {
         if is_forsaken || rehearsal.turn(now) {
             let (link, stage) = (&rehearsal.link, rehearsal.stage);
             if is_forsaken {
-                tracing::warn!(link, "nobody asks for the rehearsal any more: it is ended");
+                tracing::warn!(
+                    "the rehearsal of {link} ends early, because `rove rehearse` was interrupted"
+                );
             } else {
-                tracing::info!(link, ?stage, "the rehearsal goes on");
+                tracing::info!("{}", stage.told(link));
             }
             // The kernel's subflows go by the link until it is told otherwise.
             self.apply_subflows();
             self.tell_links();
+        }
+    }
+}
+
+impl Stage {
+    /// The beginning of this stage, for the log.
+    fn told(self, link: &str) -> String {
+        match self {
+            Self::Before => format!("the rehearsal of {link} begins"),
+            Self::Without => format!("rehearsal: {link} is not used from now on"),
+            Self::After => format!("rehearsal: {link} is used again"),
+            Self::Over => format!("the rehearsal of {link} is over"),
         }
     }
 }

@@ -8,6 +8,7 @@ use rove_host::control::{Asked, Reply, Request};
 use rove_host::flows::{self, Whose};
 use rove_host::inner;
 use rove_host::problems::Finding;
+use rove_host::values::spelt;
 use rove_host::{encoding, offload, resolve, shared_key};
 use rove_os::plan::{Beside, Part};
 use rove_proto::id::LinkId;
@@ -19,6 +20,8 @@ use crate::config::{Config, LinkScheduler, LinkSetting, PathsConfig, Subflows};
 use crate::session_problems;
 use crate::status::{self, Search, Surroundings};
 
+/// Excluded networks that the status names; there may be thousands.
+const EXCLUDED_TOLD: usize = 16;
 /// Links that cannot be used and are named at most. More would make the line unreadable.
 const DOWN_MAX: usize = 4;
 
@@ -120,9 +123,7 @@ impl Client<'_> {
         let kill_switch = self.applier.kill_switch_stands();
         let look = (*request == Request::Status).then(|| {
             let troubles = self.find_troubles();
-            let unreached = self.find_unreached();
-            let part = |line| if unreached.contains(line) { "routing" } else { "dns" };
-            let troubles = troubles.iter().map(|line| Finding::of_line(part(line), line));
+            let troubles = troubles.iter().map(|(part, line)| Finding::of_line(part, line));
             let held = self.portals_told().into_iter().map(|p| self.held_by_portal(&p));
             // A portal on one link is no problem while another link carries.
             let held = held.filter(|_| !status::is_carrying(session, snapshot.now));
@@ -151,8 +152,9 @@ impl Client<'_> {
             return Ok(status::paths(session, snapshot.now, &around).into());
         }
         let mut told = status::status(session, snapshot.now, &around);
+        let (by_stream, forbidden) = (self.noted.by_stream, snapshot.forbidden);
         let mut problems =
-            session_problems::problems(session, snapshot.now, &around, self.noted.by_stream);
+            session_problems::problems(session, snapshot.now, &around, by_stream, forbidden);
         if let Some(look) = look {
             told.kill_switch = Some(kill_switch && look.is_whole(Part::KillSwitch));
             if !look.is_whole(Part::Dns) {
@@ -171,6 +173,9 @@ impl Client<'_> {
         let drops = snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         let inner_gateway = session.lease.as_ref().map(|lease| lease.gateway.clone());
         let (mtu, beside) = (inner::TUN_MTU, self.beside());
+        told.route = spelt(&self.config.route);
+        told.exclude = spelt(&self.config.exclude[..self.config.exclude.len().min(EXCLUDED_TOLD)]);
+        told.excluded = self.config.exclude.len();
         told.running = Some(RunningClient { inner_gateway, mtu, drops, problems, beside });
         Ok(told.into())
     }

@@ -218,8 +218,9 @@ impl Config {
         let unreachable = self.endpoints.iter().filter_map(|e| e.check_reachable().err());
         let public = self.networks.public().map(|net| {
             format!(
-                "{net} is a public network: clients reach whoever owns it on the Internet no more; \
-                 unless it is yours, write a private one, for example 10.77.0.0/24,fd77::/64"
+                "clients can no longer reach the real owner of {net}, because it is a public \
+                 network: unless it is yours, use a private network, for example \
+                 10.77.0.0/24,fd77::/64"
             )
         });
         let open = (!self.firewall).then(|| {

@@ -10,7 +10,7 @@ use rove_api::{GatewayStatus, PeerPath, PeerPaths, PeerSession, Peers, Problem, 
 use rove_host::data::Snapshot;
 use rove_host::sessions;
 use rove_host::values::{PeerName, spelt};
-use rove_host::{encoding, offload, shared_key};
+use rove_host::{encoding, offload, problems, shared_key};
 use rove_proto::id::PeerKey;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::time::Instant;
@@ -65,6 +65,7 @@ impl Daemon {
             Some(local) => format!("the interface with the address {local}"),
             None => "the interface of the gateway".to_owned(),
         };
+        status.problems.extend(problems::forbidden(snapshot.forbidden, "firewall"));
         status.problems.extend(offload::unmerged(snapshot.merging_off));
         status.problems.extend(offload::problems(snapshot.peers.iter(), snapshot.now, address));
         status.sessions = Some(RunningGateway {
@@ -198,7 +199,14 @@ mod tests {
         let of = |peers: Vec<PeerStatus>| {
             let streams = BTreeMap::new();
             let told = tell_paths(
-                &Snapshot { now: NOW, peers, drops: vec![], streams, merging_off: None },
+                &Snapshot {
+                    now: NOW,
+                    peers,
+                    drops: vec![],
+                    streams,
+                    merging_off: None,
+                    forbidden: None,
+                },
                 |key| format!("peer {}", key.0[0]),
             );
             let whose = told.paths.into_iter().map(|path| path.peer);

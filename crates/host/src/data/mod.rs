@@ -39,6 +39,10 @@ use rove_proto::time::Instant;
 use sockets::Sockets;
 pub use streams::{ByProxy, Mptcp, Way};
 
+/// How long a refusal to send counts. A client that gets no answer asks again within some seconds.
+/// Half as long would end the problem between two tries. Twice as long would keep it after its
+/// cure.
+const FORBIDDEN_LASTS: Duration = Duration::from_secs(30);
 /// Orders that wait for the data thread.
 const ORDERS_MAX: usize = 1_024;
 /// How long the thread may take to answer: it never waits, and one turn takes moments.
@@ -116,6 +120,27 @@ pub struct Snapshot {
     /// For how long packets for the tunnel's interface have not been joined, because the kernel
     /// refused joined ones.
     pub merging_off: Option<Duration>,
+    /// A destination to which this host does not let datagrams out.
+    pub forbidden: Option<Forbidden>,
+}
+
+/// A firewall of this host drops what goes to this destination: the kernel answers EPERM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Forbidden {
+    /// The destination that was refused last.
+    pub remote: SocketAddr,
+    /// Since when nothing has left for it.
+    pub since: std::time::Instant,
+    /// When the kernel refused last.
+    pub last: std::time::Instant,
+}
+
+impl Forbidden {
+    /// Whether that is still so, as far as is known: a client asks a gateway that does not answer
+    /// more often.
+    pub fn lasts(&self) -> bool {
+        self.last.elapsed() < FORBIDDEN_LASTS
+    }
 }
 
 /// What carries a path that is a stream.

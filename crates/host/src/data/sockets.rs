@@ -25,7 +25,7 @@ use rove_proto::time::Instant;
 use rove_proto::wire::Kind;
 
 use super::streams::{ACCEPTED_MAX, Door, Mptcp, TRIAL_TIME, Way};
-use super::{Carried, FIRST_SOCKET};
+use super::{Carried, FIRST_SOCKET, Forbidden};
 
 /// Slots of one receive: with segmentation offload half a megabyte, which the outbox can hold.
 const RECEIVE_SLOTS: usize = 8;
@@ -61,6 +61,7 @@ pub(super) struct Sockets {
     /// Sockets beyond which no more streams are taken.
     accepted_max: usize,
     unsent: Unsent,
+    forbidden: Option<Forbidden>,
     /// A run with the segment that makes its last one shorter. Empty while no path needs that.
     lengthened: Vec<u8>,
 }
@@ -108,6 +109,7 @@ impl Sockets {
             waiting: BTreeSet::new(),
             accepted_max: ACCEPTED_MAX,
             unsent: Unsent { full: 0, too_long: 0, unreachable: 0 },
+            forbidden: None,
             lengthened: Vec::new(),
         }
     }
@@ -315,6 +317,18 @@ impl Sockets {
         self.unsent
     }
 
+    /// The last destination to which the kernel refused to send.
+    pub(super) const fn forbidden(&self) -> Option<Forbidden> {
+        self.forbidden
+    }
+
+    fn note_forbidden(&mut self, remote: SocketAddr) {
+        let last = std::time::Instant::now();
+        let same = self.forbidden.filter(|before| before.remote == remote);
+        let since = same.map_or(last, |before| before.since);
+        self.forbidden = Some(Forbidden { remote, since, last });
+    }
+
     /// The transport of a socket that is a stream and, on request, its subflows.
     pub(super) fn carried(&self, socket: SocketId, with_subflows: bool) -> Option<Carried> {
         let Some(Socket::Stream(carrier)) = self.open.get(&socket) else { return None };
@@ -405,11 +419,17 @@ impl rove_engine::Sockets for Sockets {
             }
         };
         match sent {
+            Ok(()) if self.forbidden.is_some_and(|one| one.remote == route.remote) => {
+                self.forbidden = None;
+            }
             Ok(()) => {}
             Err(SendError::WouldBlock) => self.unsent.full += 1,
             Err(SendError::TooLong) => self.unsent.too_long += 1,
             Err(error @ SendError::Unreachable(_)) => {
                 self.unsent.unreachable += 1;
+                if error.is_forbidden() {
+                    self.note_forbidden(route.remote);
+                }
                 tracing::trace!(%error, remote = %route.remote, "not sent");
             }
             Err(error @ SendError::Fatal(_)) => {

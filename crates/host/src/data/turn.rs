@@ -167,7 +167,8 @@ impl Data {
         let carried = |socket| Some((socket, self.engine.sockets.carried(socket, is_named)?));
         let streams = streams.filter_map(carried).collect();
         let merging_off = self.engine.device.merging_off();
-        Snapshot { now: self.now(), peers, drops: self.drops(), streams, merging_off }
+        let forbidden = self.engine.sockets.forbidden();
+        Snapshot { now: self.now(), peers, drops: self.drops(), streams, merging_off, forbidden }
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {

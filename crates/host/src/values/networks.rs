@@ -177,12 +177,17 @@ impl FromStr for Networks {
                     "{part:?} has bits beyond its prefix: write {meant}"
                 )));
             }
-            let free = match net {
-                IpNet::V4(net) => net.prefix_len() <= 30 && networks.v4.replace(net).is_none(),
-                IpNet::V6(net) => net.prefix_len() <= 126 && networks.v6.replace(net).is_none(),
+            let (longest, is_second) = match net {
+                IpNet::V4(net) => (30, networks.v4.replace(net).is_some()),
+                IpNet::V6(net) => (126, networks.v6.replace(net).is_some()),
             };
-            if !free {
-                return Err(wrong(format!("{part:?} is a second of its family, or too small")));
+            if net.prefix_len() > longest {
+                return Err(wrong(format!(
+                    "{part:?} has no room for a gateway and a client, which need /{longest} or less"
+                )));
+            }
+            if is_second {
+                return Err(wrong(format!("{part:?} is a second network of its family")));
             }
         }
         Ok(networks)

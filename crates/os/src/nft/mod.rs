@@ -20,7 +20,7 @@ use std::{
     env, fs,
     io::{self, Read, Write as _},
     os::unix::{fs::MetadataExt as _, process::CommandExt as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -144,12 +144,17 @@ pub(crate) fn check(what: &'static str) -> Result<(), Error> {
     for program in known {
         match fs::metadata(&program) {
             Ok(about) if about.is_file() && about.mode() & 0o111 != 0 => return Ok(()),
-            Ok(about) if about.is_file() => unusable = unusable.or(Some(program)),
+            Ok(about) if about.is_file() => {
+                unusable = unusable.or(Some((program, "it is not executable")));
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                unusable = unusable.or(Some((program, "its directory may not be entered")));
+            }
             Ok(_) | Err(_) => {}
         }
     }
-    let Some(program) = unusable else { return Err(Error::NftMissing { what }) };
-    let (program, why) = (program.display().to_string(), "it is not executable".to_owned());
+    let Some((program, why)) = unusable else { return Err(Error::NftMissing { what }) };
+    let (program, why) = (program.display().to_string(), why.to_owned());
     Err(Error::NftUnusable { what, program, why })
 }
 
@@ -311,7 +316,12 @@ fn start(what: &'static str, arguments: &[&str]) -> Result<Child, Error> {
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         die_with_us(&mut command);
         match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // execve(2): also if the program is there and its loader or its libraries are missing.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let why = || io::Error::other("its loader is missing");
+                let is_there = Path::new(program).exists();
+                unusable = unusable.or_else(|| is_there.then(|| (program, why())));
+            }
             Err(error) if is_of_program(&error) => unusable = unusable.or(Some((program, error))),
             result => return result.map_err(|error| Error::os(format!("start {program}"), error)),
         }

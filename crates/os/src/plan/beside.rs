@@ -101,6 +101,14 @@ pub(super) fn of_tunnel(
         nets.retain(may_keep);
     }
     let (mut kept, mut displaced) = (Vec::new(), Vec::new());
+    // Parts of the other tunnel's networks that a route of this one takes.
+    let is_part = |route: &IpNet| nets.iter().any(|net| net.contains(route) && net != route);
+    for route in plan.routes.iter().map(IpNet::trunc).filter(is_part) {
+        if captured_by(plan, route).is_some() && !displaced_by_name(&displaced, route) {
+            let cause = Cause::Route(route);
+            displaced.push(Displaced { net: route, link: link.name.clone(), cause });
+        }
+    }
     for net in IpNet::aggregate(&nets).into_iter().take(NETWORKS_MAX) {
         let Some(route) = captured_by(plan, net) else { continue };
         let cause = match plan.kill_switch {
@@ -114,6 +122,10 @@ pub(super) fn of_tunnel(
         displaced.push(Displaced { net, link: link.name.clone(), cause });
     }
     (kept, displaced)
+}
+
+fn displaced_by_name(displaced: &[Displaced], net: IpNet) -> bool {
+    displaced.iter().any(|known| known.net == net)
 }
 
 /// The private networks of a link that is not this host's way out, and may therefore have guests.

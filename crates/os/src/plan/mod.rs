@@ -57,7 +57,7 @@ pub use self::{
     leftovers::Leftovers,
     obstacle::Obstacle,
     places::Places,
-    present::{ForeignRule, Standing},
+    present::{ForeignRule, Standing, link_to},
     reconcile::Scope,
     routing::close,
     surroundings::is_private,

@@ -5,7 +5,7 @@
 //! Limits: it sees only nftables, which includes iptables-nft. A chain with a drop policy counts as
 //! an obstacle unless its table names the tunnel's interface.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use ipnet::IpNet;
 use serde_json::Value;
@@ -18,9 +18,12 @@ use super::{
 use crate::{error::Error, links, netlink::Netlink, nft};
 
 /// Documentation addresses (RFC 5737, RFC 3849) that stand for the whole Internet: no host has a
-/// specific route to them.
-const ANY_V4: [u8; 4] = [203, 0, 113, 1];
-const ANY_V6: [u16; 8] = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
+/// specific route to all of them.
+const ANY_V4: [[u8; 4]; 3] = [[203, 0, 113, 1], [198, 51, 100, 1], [192, 0, 2, 1]];
+const ANY_V6: [[u16; 8]; 2] =
+    [[0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], [0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1]];
+/// Destinations of other programs' rules that are looked at. More on one host add no information.
+const SINGLED_OUT_MAX: usize = 64;
 
 /// Configuration of another program that is in the way.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +36,8 @@ pub enum Obstacle {
         link: String,
         /// Other programs' rules that precede the tunnel's and may lead there.
         rules: Vec<ForeignRule>,
+        /// A packet filter of the plan blocks these packets.
+        is_blocked: bool,
     },
     /// A packet filter drops forwarded packets by default, and does not know the tunnel.
     Forward {
@@ -71,46 +76,72 @@ fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
     let present = Present::read(items.iter().copied())?;
     let links = links::snapshot()?;
     let mut netlink = Netlink::open()?;
+    let is_blocked = items.iter().any(|item| matches!(item, Item::Guard(_) | Item::KillSwitch(_)));
     let mut found = Vec::new();
     for item in items {
         let Item::Route { net, target: Target::Device(device) } = item else { continue };
-        let address = representative(net);
-        if items.iter().any(|item| is_exception(item, address)) {
-            continue;
-        }
-        let way = way_out(&mut netlink, address);
-        let way = way.map_err(|error| Error::os(format!("ask for the route to {net}"), error))?;
-        let Some((index, table)) = way else { continue };
-        let link = links.iter().find(|link| link.index == index);
-        if let Some(link) = link.filter(|link| link.name != *device) {
-            let rules = present.rules_before(address, table);
-            let same = found.iter_mut().find_map(|known| match known {
-                Obstacle::Bypass { to, link: by, rules: of }
-                    if *by == link.name && *of == rules =>
-                {
-                    Some(to)
-                }
-                Obstacle::Bypass { .. } | Obstacle::Forward { .. } | Obstacle::NoShares => None,
-            });
-            match same {
-                Some(to) => to.push(*net),
-                None => {
-                    let link = link.name.clone();
-                    found.push(Obstacle::Bypass { to: vec![*net], link, rules });
-                }
+        // A rule for a part of the network catches no address of the rest.
+        let parts = present.singled_out(net);
+        let rest = (*net, representative(net, &parts));
+        let parts = parts.iter().take(SINGLED_OUT_MAX);
+        let parts = parts.map(|part| (*part, representative(part, &BTreeSet::new())));
+        for (net, address) in parts.chain([rest]) {
+            if items.iter().any(|item| is_exception(item, address)) {
+                continue;
+            }
+            let way = way_out(&mut netlink, address);
+            let way =
+                way.map_err(|error| Error::os(format!("ask for the route to {net}"), error))?;
+            let Some((index, table)) = way else { continue };
+            let link = links.iter().find(|link| link.index == index);
+            if let Some(link) = link.filter(|link| link.name != *device) {
+                let rules = present.rules_before(address, table);
+                note(&mut found, net, &link.name, rules, is_blocked);
             }
         }
     }
     Ok(found)
 }
 
-/// An address that represents a network.
-fn representative(net: &IpNet) -> IpAddr {
-    match (net, net.prefix_len()) {
-        (IpNet::V4(_), 0) => ANY_V4.into(),
-        (IpNet::V6(_), 0) => ANY_V6.into(),
-        _ => net.hosts().next().unwrap_or_else(|| net.addr()),
+/// Adds a network to the bypass by the same link and the same rules, or to a new one.
+fn note(
+    found: &mut Vec<Obstacle>,
+    net: IpNet,
+    link: &str,
+    rules: Vec<ForeignRule>,
+    is_blocked: bool,
+) {
+    let same = found.iter_mut().find_map(|known| match known {
+        Obstacle::Bypass { to, link: by, rules: of, .. } if *by == link && *of == rules => Some(to),
+        Obstacle::Bypass { .. } | Obstacle::Forward { .. } | Obstacle::NoShares => None,
+    });
+    match same {
+        // Part of a network that is named already.
+        Some(to) if to.iter().any(|known| known.contains(&net)) => {}
+        Some(to) => {
+            to.retain(|known| !net.contains(known));
+            to.push(net);
+        }
+        None => {
+            let link = link.to_owned();
+            found.push(Obstacle::Bypass { to: vec![net], link, rules, is_blocked });
+        }
     }
+}
+
+/// An address that represents a network without these `parts` of it, as far as there is one.
+fn representative(net: &IpNet, parts: &BTreeSet<IpNet>) -> IpAddr {
+    let any: Vec<IpAddr> = match (net, net.prefix_len()) {
+        (IpNet::V4(_), 0) => ANY_V4.map(IpAddr::from).to_vec(),
+        (IpNet::V6(_), 0) => ANY_V6.map(IpAddr::from).to_vec(),
+        _ => {
+            let first = net.hosts().next().unwrap_or_else(|| net.addr());
+            vec![first, net.broadcast()]
+        }
+    };
+    let is_in_part = |address: &IpAddr| parts.iter().any(|part| part.contains(address));
+    let outside = any.iter().find(|address| !is_in_part(address));
+    outside.or_else(|| any.first()).copied().unwrap_or_else(|| net.addr())
 }
 
 /// Whether the plan itself routes the address outside the tunnel.
@@ -215,7 +246,26 @@ mod tests {
             ("192.0.2.7/32", "192.0.2.7"),
         ] {
             let net: IpNet = net.parse().unwrap();
-            assert_eq!(representative(&net), address.parse::<IpAddr>().unwrap());
+            let none = BTreeSet::new();
+            assert_eq!(representative(&net, &none), address.parse::<IpAddr>().unwrap());
         }
+        let all: IpNet = "0.0.0.0/0".parse().unwrap();
+        let parts = BTreeSet::from(["203.0.113.0/24".parse().unwrap()]);
+        let outside: IpAddr = "198.51.100.1".parse().unwrap();
+        assert_eq!(representative(&all, &parts), outside, "another program's rule names that");
+    }
+
+    #[test]
+    fn a_bypass_names_each_network_once() {
+        let net = |text: &str| -> IpNet { text.parse().unwrap() };
+        let mut found = Vec::new();
+        for part in ["203.0.113.0/24", "198.51.100.0/24", "203.0.113.128/25"] {
+            note(&mut found, net(part), "eth0", Vec::new(), true);
+        }
+        let [Obstacle::Bypass { to, .. }] = &*found else { panic!("{found:?}") };
+        assert_eq!(*to, [net("203.0.113.0/24"), net("198.51.100.0/24")]);
+        note(&mut found, net("0.0.0.0/0"), "eth0", Vec::new(), true);
+        let [Obstacle::Bypass { to, .. }] = &*found else { panic!("{found:?}") };
+        assert_eq!(*to, [net("0.0.0.0/0")]);
     }
 }

@@ -152,6 +152,24 @@ impl Present {
         }
     }
 
+    /// The destinations within `net` that rules of other programs name and that come before Rove's.
+    pub(super) fn singled_out(&self, net: &IpNet) -> BTreeSet<IpNet> {
+        let v6 = net.addr().is_ipv6();
+        let named = self.rules.iter().filter_map(|rule| {
+            let is_ours = rule.attributes.contains(&routing::originator());
+            let is_before = rule.attributes.iter().any(|attribute| match attribute {
+                RuleAttribute::Priority(value) => is_before_tunnel(*value),
+                _ => false,
+            });
+            let to = rule.attributes.iter().find_map(|attribute| match attribute {
+                RuleAttribute::Destination(to) => IpNet::new(*to, rule.header.dst_len).ok(),
+                _ => None,
+            });
+            to.filter(|_| rule.header.family == routing::family(v6) && !is_ours && is_before)
+        });
+        named.filter(|to| net.contains(to) && to != net).collect()
+    }
+
     /// Rules of other programs that come before Rove's and may have sent a packet of this host for
     /// `address` to `table`. The kernel does not tell which rule it followed.
     pub(super) fn rules_before(&self, address: IpAddr, table: u32) -> Vec<ForeignRule> {
@@ -169,12 +187,17 @@ impl Present {
                     _ => {}
                 }
             }
-            // Priority 0 is the kernel's own rule for addresses of this host.
-            let is_before = priority > 0 && priority <= super::RULE_PRIORITY_TUNNEL;
-            (is_before && leads_to == table).then_some(ForeignRule { priority, table })
+            (is_before_tunnel(priority) && leads_to == table)
+                .then_some(ForeignRule { priority, table })
         });
         before.collect()
     }
+}
+
+/// Whether a rule of this priority comes before the one that leads into the tunnel. Priority 0 is
+/// the kernel's own rule for addresses of this host.
+const fn is_before_tunnel(priority: u32) -> bool {
+    priority > 0 && priority <= super::RULE_PRIORITY_TUNNEL
 }
 
 /// Whether routing rules of Rove stop all traffic.
@@ -261,6 +284,19 @@ pub(super) fn way_out(netlink: &mut Netlink, address: IpAddr) -> io::Result<Opti
         }
         asked => asked,
     }
+}
+
+/// The name of the link on which an unmarked packet of this host to `address` leaves, if on any.
+///
+/// # Errors
+/// [`Error::Os`] where a sandbox forbids netlink.
+pub fn link_to(address: IpAddr) -> Result<Option<String>, Error> {
+    let found = way_out(&mut Netlink::open()?, address);
+    let found =
+        found.map_err(|error| Error::os(format!("ask for the route to {address}"), error))?;
+    let Some((index, _)) = found else { return Ok(None) };
+    let links = crate::links::snapshot()?;
+    Ok(links.into_iter().find(|link| link.index == index).map(|link| link.name))
 }
 
 const fn present(is_there: bool) -> Standing {

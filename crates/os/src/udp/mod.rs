@@ -343,6 +343,15 @@ fn passes(error: &std::io::Error) -> bool {
 }
 
 impl SendError {
+    /// Whether a firewall of this host dropped the datagrams: a drop or a rejection at the output
+    /// hook is EPERM for the sender (nf_hook in include/linux/netfilter.h).
+    pub fn is_forbidden(&self) -> bool {
+        match self {
+            Self::Unreachable(error) => error.raw_os_error() == Some(libc::EPERM),
+            Self::WouldBlock | Self::TooLong | Self::Fatal(_) => false,
+        }
+    }
+
     fn from_os(error: std::io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EINTR) => Self::WouldBlock,

@@ -259,7 +259,7 @@ pub(crate) struct RehearseArgs {
     /// For how long, ten minutes at most
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     pub lasts: Lifetime,
-    /// Also if nothing is known to carry beside it
+    /// Proceed even if no other link is known to work
     #[arg(long)]
     pub force: bool,
     /// Print JSON; keys are only ever added

@@ -6,13 +6,14 @@
 //! nothing. Limits: it cannot test whether a gateway is reachable from outside.
 
 use std::fs;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rove_api::{
     Beside, Check, CheckState, ClientStatus, GatewayHost, GatewayStatus, Problem, RunningClient,
 };
+use rove_client::WayOut;
 use rove_host::control::{self, AskError, Request};
 use rove_host::home::{Home, Role};
 use rove_host::values::{Endpoint, Host};
@@ -26,6 +27,9 @@ use crate::cli::OutputArgs;
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// Bytes of a packet that every path carries (RFC 8200 section 5 asks for 1,280).
 const SMALL_PACKET: u16 = 576;
+/// Public addresses, to which packets with a hop limit of one are sent: they end at the gateway.
+const SOMEWHERE_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(9, 9, 9, 9));
+const SOMEWHERE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2620, 0xfe, 0, 0, 0, 0, 0, 0xfe));
 /// A name that is reserved for examples (RFC 2606), so the query reveals nothing about the user.
 const ASKED_NAME: &str = "example.com";
 /// The port of name servers (RFC 1035 section 4.2).
@@ -80,6 +84,7 @@ pub(super) fn of_client(home: &Home, args: OutputArgs) -> Result<()> {
     let names = || servers(&status.dns, "through the tunnel", BEHIND_TUNNEL);
     checks.push(("names", if tunnel { down() } else { names() }));
     checks.push(("mtu", if tunnel { down() } else { mtu(running) }));
+    checks.push((INTERNET, if tunnel { down() } else { internet(&status, running) }));
     checks.push(("clock", clock(home, Role::Client)));
     tell(checks, args)
 }
@@ -288,6 +293,38 @@ fn mtu(running: &RunningClient) -> Found {
         }
     }
     Found::Good(format!("packets of {mtu} bytes come through"))
+}
+
+/// Whether the gateway's host has routes to the Internet, for what uses the tunnel.
+fn internet(status: &ClientStatus, running: &RunningClient) -> Found {
+    let inner = running.inner_gateway.iter().flatten();
+    let tunnel = inner.filter_map(|&gateway| rove_os::plan::link_to(gateway).ok().flatten()).next();
+    let families = [("IPv4", SOMEWHERE_V4), ("IPv6", SOMEWHERE_V6)].map(|(name, address)| {
+        let is_inner = status.inner.iter().any(|own| own.is_ipv4() == address.is_ipv4());
+        let leaves_on = rove_os::plan::link_to(address).ok().flatten();
+        let is_tested = is_inner && tunnel.is_some() && leaves_on == tunnel;
+        let said = is_tested.then(|| rove_client::way_out(address, ANSWER_WITHIN));
+        (name, said.and_then(Result::ok))
+    });
+    let with = |wanted: WayOut| {
+        let found = families.iter().filter(|(_, said)| *said == Some(wanted));
+        found.map(|(name, _)| *name).collect::<Vec<_>>().join(" and ")
+    };
+    let (works, none) = (with(WayOut::Exists), with(WayOut::NoRoute));
+    match (works.is_empty(), none.is_empty()) {
+        (false, true) => Found::Good(format!("the gateway's host has a route for {works}")),
+        (false, false) => Found::Good(format!(
+            "the gateway's host has a route for {works} and none for {none}: programs use {works}"
+        )),
+        (true, false) => Found::Bad(format!(
+            "the gateway's host has no route for {none}. Cure: `rove gateway check` on the gateway"
+        )),
+        (true, true) => Found::Unknown(
+            "not tested, because the Internet is not reached through the tunnel, or the gateway's \
+             host does not answer"
+                .to_owned(),
+        ),
+    }
 }
 
 /// What was measured if a large ping is not answered, and what that may mean.

@@ -350,6 +350,7 @@ fn told(status: &ClientStatus) -> String {
         ("transport", status.transport.clone().unwrap_or_default()),
         ("mode", status.mode.map(|mode| mode.to_string()).unwrap_or_default()),
         ("links", status.links.iter().map(link).collect::<Vec<_>>().join(", ")),
+        ("traffic", traffic(status)),
         ("since", status.since.map(moment).unwrap_or_default()),
         ("inner", list(&status.inner)),
         ("gateway", status.gateway.clone().unwrap_or_default()),
@@ -366,6 +367,24 @@ fn told(status: &ClientStatus) -> String {
         text.push_str(&format!("{:13}{problem}\n", "problem"));
     }
     text
+}
+
+/// Which traffic uses a tunnel that is split.
+fn traffic(status: &ClientStatus) -> String {
+    let ClientStatus { route, exclude, excluded, .. } = status;
+    let more = match excluded.saturating_sub(exclude.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let without = format!("{}{more}", exclude.join(", "));
+    match (route.is_empty(), exclude.is_empty()) {
+        (true, true) => String::new(),
+        (false, true) => format!("only {} uses the tunnel", route.join(", ")),
+        (true, false) => format!("everything but {without} uses the tunnel"),
+        (false, false) => {
+            format!("only {} uses the tunnel, without {without}", route.join(", "))
+        }
+    }
 }
 
 /// A link, and what is not as usual.
@@ -447,6 +466,21 @@ pub(super) fn reload(home: &Home) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_split_tunnel_says_which_traffic_uses_it() {
+        let told = |route: &[&str], exclude: &[&str], excluded| {
+            let [route, exclude] =
+                [route, exclude].map(|all| all.iter().map(|&net| net.to_owned()).collect());
+            traffic(&ClientStatus { route, exclude, excluded, ..ClientStatus::default() })
+        };
+        assert_eq!(told(&[], &[], 0), "");
+        assert_eq!(told(&["10.0.0.0/8"], &[], 0), "only 10.0.0.0/8 uses the tunnel");
+        let net = ["192.0.2.0/24"];
+        assert_eq!(told(&[], &net, 1), "everything but 192.0.2.0/24 uses the tunnel");
+        let many = "everything but 192.0.2.0/24 and 19999 more uses the tunnel";
+        assert_eq!(told(&[], &net, 20_000), many);
+    }
 
     #[test]
     fn a_rehearsal_has_its_line_while_it_goes_on() {

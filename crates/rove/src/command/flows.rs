@@ -1,7 +1,9 @@
 //! `rove flows`: open connections, in words.
 
+use std::net::{IpAddr, SocketAddr};
+
 use anyhow::{Result, bail};
-use rove_api::{Explanation, Flow, Flows, Hold, Node};
+use rove_api::{ClientStatus, Explanation, Flow, Flows, Hold, Node};
 use rove_host::control::{self, AskError, Request};
 use rove_host::home::{Home, Role};
 
@@ -29,14 +31,50 @@ pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
         bail!("nothing runs here: connect with `rove up`")
     };
     let flows = reply.flows;
+    if flows.is_empty()
+        && reply.node == Some(Node::Client)
+        && let Some(address) = address(&args.flow)
+    {
+        return explain_address(home, address, args.json);
+    }
     if flows.is_empty() {
         bail!("no open connection is known by {:?}: see `rove flows`", args.flow.join(" "));
     }
     if args.json {
-        return output::json(&Explanation { flows });
+        return output::json(&Explanation { flows, uses_tunnel: None });
     }
     let texts: Vec<String> = flows.iter().map(explanation).collect();
     output::print(&texts.join("\n"))
+}
+
+/// The address that alone was asked for, with or without a port.
+fn address(words: &[String]) -> Option<IpAddr> {
+    let [word] = words else { return None };
+    let with_port = || word.parse().ok().map(|place: SocketAddr| place.ip());
+    word.parse().ok().or_else(with_port)
+}
+
+/// Says whether packets of this host to an address use the tunnel, as the kernel routes them now.
+fn explain_address(home: &Home, address: IpAddr, json: bool) -> Result<()> {
+    let status: ClientStatus = control::ask(&home.socket(Role::Client)?, &Request::Status)?;
+    let leaves_on = rove_os::plan::link_to(address)?;
+    let links = rove_os::links::snapshot()?;
+    let is_inner = |name: &str| {
+        let mut own = links.iter().filter(|link| link.name == name).flat_map(|l| &l.addresses);
+        own.any(|net| status.inner.contains(&net.addr()))
+    };
+    let uses_tunnel = leaves_on.as_deref().map(is_inner);
+    if json {
+        return output::json(&Explanation { flows: Vec::new(), uses_tunnel });
+    }
+    let open = "no open connection to it is known";
+    output::line(&match (&leaves_on, uses_tunnel) {
+        (Some(link), Some(true)) => format!("{address} uses the tunnel ({link}); {open}"),
+        (Some(link), _) => {
+            format!("{address} does not use the tunnel: its packets leave on {link}")
+        }
+        (None, _) => format!("no packet to {address} leaves: no route leads there"),
+    })
 }
 
 /// All that is known of one connection, a line for each.

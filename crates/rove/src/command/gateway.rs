@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use rove_api::{
     Allowed, AuditEntry, ClockReset, Connections, GatewayStatus, Invited, Leaves, Peers, Reloaded,
-    Revoked, RunningGateway,
+    Revoked, RunningGateway, SessionState,
 };
 use rove_gateway::ask;
 use rove_host::config::LogFormat;
@@ -122,7 +122,13 @@ pub(super) fn internet(leaves: Leaves) -> String {
     let word = |leaves: bool| if leaves { "yes" } else { "no" };
     let families = [("IPv4", leaves.ipv4), ("IPv6", leaves.ipv6)].into_iter();
     let told = families.filter_map(|(name, leaves)| Some(format!("{name} {}", word(leaves?))));
-    told.collect::<Vec<_>>().join(", ")
+    let told = told.collect::<Vec<_>>().join(", ");
+    match (leaves.ipv4, leaves.ipv6) {
+        (Some(true), Some(false)) => {
+            format!("{told}: clients reach no IPv6 destinations on the Internet")
+        }
+        _ => told,
+    }
 }
 
 /// How full the host's table of connections is.
@@ -152,7 +158,10 @@ pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
     let mut rows: Vec<[String; 7]> = Vec::new();
     for peer in &reply.peers {
         let session = peer.session.as_ref();
+        // It left, rests, or was not there since the gateway began.
+        let is_away = session.is_some_and(|one| one.state == SessionState::Unestablished);
         let state = session.map_or_else(|| peer.state.word(), |session| session.state.word());
+        let state = if is_away { "no session" } else { state };
         let is_shared = session.is_some_and(|session| session.shared_key_since.is_some());
         let state = if is_shared { format!("{state}, key on two hosts") } else { state.to_owned() };
         let last_heard_s = session.and_then(|session| session.last_heard_s);
@@ -218,9 +227,9 @@ pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
     let (peer, destinations) = (name.to_string(), spelt(&destinations));
     let reply: Allowed = ask(home, &Request::Allow { name: peer, destinations, reset })?;
     let allowed = list(&reply.allowed);
-    let allowed = if allowed.is_empty() { "nothing" } else { &allowed };
+    let allowed = if allowed.is_empty() { "only".to_owned() } else { format!("and {allowed}") };
     let when = if reply.enrolled { "" } else { ", once enrolled," };
-    output::line(&format!("{name}{when} may reach the Internet and {allowed}"))
+    output::line(&format!("{name}{when} may reach the Internet {allowed}"))
 }
 
 pub(super) fn relocate(home: &Home, to: &Endpoint) -> Result<()> {
@@ -287,7 +296,7 @@ pub(super) fn reload(home: &Home) -> Result<bool> {
         reply => reply?,
     };
     let rest = if reply.restart {
-        "; only nat and what is held were taken, the rest when it restarts"
+        ": nat, hold, assist and rules. Restart the gateway for other changes"
     } else {
         ""
     };

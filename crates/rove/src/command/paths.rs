@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rove_api::{ClientPath, LinkUse, Path, PeerPaths};
+use rove_api::{ClientPath, LinkUse, Path, PathState, PeerPaths};
 use rove_host::control::{self, AskError, Request};
 use rove_host::home::{Home, Role};
 
@@ -18,6 +18,8 @@ use crate::cli::{PathsArgs, PeerPathsArgs};
 const HEAD: [&str; 11] =
     ["STATE", "LOCAL", "REMOTE", "BY", "RTT", "OUT", "IN", "SHARE", "QUEUE", "LOSS", "HEARD"];
 
+/// A path that was heard within this time is not called silent.
+const HEARD_LATELY_MS: u64 = 1_000;
 /// How often they are shown again.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// A terminal's screen is cleared, and what follows stands at its top (ECMA-48: CUP, ED).
@@ -89,7 +91,7 @@ fn client_text(paths: &[ClientPath]) -> String {
     let rows: Vec<[String; 13]> = paths.iter().map(row).collect();
     let mut text = output::table(cells(["LINK", "RANK"], HEAD), &rows);
     if let Some(name) = paths.iter().find_map(|path| path.path.scheduler.as_deref()) {
-        text.push_str(&format!("data goes by several, chosen among by {name}\n"));
+        text.push_str(&format!("several paths carry data; scheduler: {name}\n"));
     }
     text.extend(paths.iter().flat_map(|path| subflows(&path.path)));
     let told = |path: &ClientPath| {
@@ -134,8 +136,12 @@ fn figures(path: &Path) -> [String; HEAD.len()] {
     };
     let thousandth = |number: Option<u64>| number.map(|number| number as f64 * 1e-3);
     let percent = |part: Option<f64>| part.map(|part| part * 100.0);
+    // Datagrams of the other end still come, so that "silent" would seem wrong.
+    let is_heard = path.last_heard_ms.is_some_and(|ago| ago < HEARD_LATELY_MS);
+    let is_unanswered = path.state == PathState::Silent && is_heard;
+    let state = if is_unanswered { "unanswered".to_owned() } else { path.state.to_string() };
     [
-        path.state.to_string(),
+        state,
         path.local.map(|local| local.to_string()).unwrap_or_default(),
         path.remote.to_string(),
         path.transport.clone(),
@@ -161,7 +167,7 @@ fn subflows(path: &Path) -> impl Iterator<Item = String> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use rove_api::{PathState, PeerPath};
+    use rove_api::PeerPath;
 
     use super::*;
 
