@@ -18,22 +18,26 @@
 //!              srcnat  gives containers the tunnel's address
 //! ```
 //!
-//! A connection arrives if it begins with a SYN, a UDP packet or an echo request on another link.
-//! Other protocols begin nothing. Packets that a bridge passes on between its ports are none of
-//! this host's. The chains see them if `net.bridge.bridge-nf-call-iptables` is set.
+//! Which connections arrive, and which began here, is decided in `begun`. Packets that a bridge
+//! passes on between its ports are none of this host's. The chains see them if
+//! `net.bridge.bridge-nf-call-iptables` is set.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::ruleset::{
-    NetworkSet, Table, accept, address, ct, drop, equals, goto, jump, matches, meta,
-    networks_by_family, payload, refuse, remove_of, set,
+use super::{
+    begun::{DESTINATIONS, INCOMING, OLDER, answers, incoming, older, replies, reply_of, sources},
+    packets::{Rule, Way, excluded, kind_of_destination, of_flows, on_link, socket},
+    ruleset::{
+        NetworkSet, Table, accept, address, ct, drop, equals, jump, matches, meta,
+        networks_by_family, payload, refuse, remove_of, set,
+    },
 };
 use crate::plan::{
-    Bridge, Connection, Flows, GUARD_TABLE, GuardRules, KILL_SWITCH_TABLE, LocalNetwork, MARK,
-    MARK_INBOUND, MARK_REPLY, Opening,
+    Bridge, Flows, GUARD_TABLE, GuardRules, KILL_SWITCH_TABLE, LocalNetwork, MARK, MARK_INBOUND,
+    MARK_REPLY, Opening,
 };
 
 /// Multicast groups of a link (RFC 5771, RFC 2365, RFC 4291) and link-local addresses. They are
@@ -64,55 +68,14 @@ const MANGLE: i32 = -150;
 const FILTER: i32 = 0;
 const SOURCE_NAT: i32 = 100;
 
-/// The chain that checks destinations, for packets of this host and for forwarded packets.
-const DESTINATIONS: &str = "destinations";
-/// The chain that marks connections that arrive on a link.
-const INCOMING: &str = "incoming";
-/// The chain that checks the sources of packets to sockets from before the guard.
-const OLDER: &str = "older";
-/// FIN, SYN, RST and ACK in the flags of TCP, and the first packet of a connection: SYN alone
-/// (RFC 9293).
-const TCP_FLAGS: u32 = 0x17;
-const TCP_SYN: u32 = 0x02;
 /// The offset of a fragment and the flag for more of them (RFC 791).
 const FRAGMENT: u32 = 0x3fff;
-
-type Rule = Vec<Value>;
 
 /// Whether the kernel can look up the socket of a packet (`CONFIG_NFT_SOCKET`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sockets {
     Matched,
     Unknown,
-}
-
-/// The direction of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    In,
-    Out,
-}
-
-impl Way {
-    /// The expression for the packet's link.
-    fn link(self) -> Value {
-        meta(if self == Self::In { "iifname" } else { "oifname" })
-    }
-
-    /// The field with the address of the other end.
-    const fn remote(self) -> &'static str {
-        if matches!(self, Self::In) { "saddr" } else { "daddr" }
-    }
-
-    /// The fields with the address and the port of this end.
-    const fn local(self) -> [&'static str; 2] {
-        if matches!(self, Self::In) { ["daddr", "dport"] } else { ["saddr", "sport"] }
-    }
-
-    /// Both ends of a connection, the one that sends first.
-    const fn ends<T: Copy>(self, local: T, remote: T) -> [T; 2] {
-        if matches!(self, Self::In) { [remote, local] } else { [local, remote] }
-    }
 }
 
 /// The kill switch: three chains with the policy drop.
@@ -342,42 +305,6 @@ fn inside(opening: &Opening, way: Way) -> Option<Rule> {
     (!links.is_empty()).then(|| vec![equals(way.link(), json!({ "set": links })), accept()])
 }
 
-/// Applies `verdict` to packets of these connections.
-fn of_flows(protocol: &str, flows: &[Connection], way: Way, verdict: &Value) -> Vec<Rule> {
-    let of_family = |v6: bool| {
-        let ends = |flow: &Connection| {
-            let [from, to] = way.ends(flow.local, flow.remote);
-            let [from, to] = [from, to].map(|end| (end.ip().to_string(), end.port()));
-            json!({ "concat": [from.0, from.1, to.0, to.1] })
-        };
-        let flows = flows.iter().filter(|flow| flow.remote.is_ipv6() == v6);
-        let ends: Vec<Value> = flows.map(ends).collect();
-        let ip = if v6 { "ip6" } else { "ip" };
-        let fields = json!({ "concat": [
-            payload(ip, "saddr"), payload(protocol, "sport"),
-            payload(ip, "daddr"), payload(protocol, "dport"),
-        ] });
-        let rule = vec![equals(fields, json!({ "set": ends })), verdict.clone()];
-        (!ends.is_empty()).then_some(rule)
-    };
-    [false, true].into_iter().filter_map(of_family).collect()
-}
-
-/// Applies `verdict` to packets of UDP sockets with these addresses.
-fn of_sockets(sockets: &[SocketAddr], way: Way, verdict: &Value) -> Vec<Rule> {
-    let of_family = |v6: bool| {
-        let sockets = sockets.iter().filter(|socket| socket.is_ipv6() == v6);
-        let concat = |at: &SocketAddr| json!({ "concat": [at.ip().to_string(), at.port()] });
-        let ends: Vec<Value> = sockets.map(concat).collect();
-        let [address, port] = way.local();
-        let ip = if v6 { "ip6" } else { "ip" };
-        let fields = json!({ "concat": [payload(ip, address), payload("udp", port)] });
-        let rule = vec![equals(fields, json!({ "set": ends })), verdict.clone()];
-        (!ends.is_empty()).then_some(rule)
-    };
-    [false, true].into_iter().filter_map(of_family).collect()
-}
-
 /// Drops packets to the tunnel's addresses that arrive elsewhere. It sends no refusal, since that
 /// would reveal the address (CVE-2019-14899).
 fn to_own_addresses(guard: &GuardRules) -> Vec<Rule> {
@@ -468,16 +395,6 @@ fn visitors(guard: &GuardRules) -> Vec<Rule> {
     rules
 }
 
-/// Marks a reply on a connection with this mark.
-fn reply_of(mark: u32) -> Rule {
-    vec![
-        equals(ct("direction"), json!("reply")),
-        equals(ct("mark"), json!(mark)),
-        equals(meta("mark"), json!(0)),
-        set(meta("mark"), mark),
-    ]
-}
-
 /// Sends packets that a translator makes of IPv4, and the replies to them, by the main table. Only
 /// the tunnel's own datagrams enter a translator, but their mark is lost there.
 fn translated_packets(opening: &Opening) -> Option<Rule> {
@@ -491,38 +408,6 @@ fn translated_packets(opening: &Opening) -> Option<Rule> {
             set(ct("mark"), MARK_INBOUND),
         ]
     })
-}
-
-fn kind_of_destination() -> Value {
-    json!({ "fib": { "result": "type", "flags": ["daddr"] } })
-}
-
-/// Tells connections that arrive on a link from those that this host began before the guard, which
-/// end. Both ends must stop: the other one would go on to send.
-fn incoming(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
-    let kept = set(meta("mark"), MARK_INBOUND);
-    let mut rules = of_flows("tcp", &guard.opening.kept, Way::In, &kept);
-    let Some(flows) = flows else { return rules };
-    rules.extend(of_flows("tcp", &flows.incoming, Way::In, &kept));
-    rules.extend(of_flows("tcp", &flows.tcp, Way::In, &drop()));
-    rules.extend(of_flows("udp", &flows.udp, Way::In, &drop()));
-    rules.extend(of_sockets(&flows.bound, Way::In, &goto(OLDER)));
-    let flags = json!({ "&": [payload("tcp", "flags"), TCP_FLAGS] });
-    for begins in [
-        equals(flags, json!(TCP_SYN)),
-        equals(meta("l4proto"), json!("udp")),
-        equals(payload("icmp", "type"), json!("echo-request")),
-        equals(payload("icmpv6", "type"), json!("echo-request")),
-    ] {
-        rules.push(vec![
-            begins,
-            matches("in", ct("state"), json!("new")),
-            equals(ct("mark"), json!(0)),
-            equals(kind_of_destination(), json!("local")),
-            set(ct("mark"), MARK_INBOUND),
-        ]);
-    }
-    rules
 }
 
 /// The kernel's strict reverse path check for these links, except for the tunnel's own datagrams.
@@ -543,61 +428,6 @@ fn strict(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
         equals(back, json!(false)),
         drop(),
     ]);
-    rules
-}
-
-/// Marks this host's replies on connections that came in on another link or from the tunnel, so
-/// that the kernel looks up their route again. A connection from before the guard may have a mark
-/// of an earlier guard.
-fn replies(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
-    let mark = set(meta("mark"), MARK_INBOUND);
-    let mut rules = of_flows("tcp", &guard.opening.kept, Way::Out, &mark);
-    rules.push(reply_of(MARK_REPLY));
-    let Some(flows) = flows else { return rules };
-    rules.extend(of_flows("tcp", &flows.incoming, Way::Out, &mark));
-    rules.extend(of_flows("tcp", &flows.tcp, Way::Out, &accept()));
-    rules.extend(of_flows("udp", &flows.udp, Way::Out, &accept()));
-    rules.extend(of_sockets(&flows.bound, Way::Out, &accept()));
-    rules.push(reply_of(MARK_INBOUND));
-    rules
-}
-
-/// Accepts answers on connections that came in on another link. The mark of the packet would not
-/// do: another program may set it (`CAP_NET_RAW`).
-fn answers() -> Rule {
-    let is_answer = equals(ct("direction"), json!("reply"));
-    vec![is_answer, equals(ct("mark"), json!(MARK_INBOUND)), accept()]
-}
-
-/// Accepts answers on TCP connections that came in before the guard. Packets of connections that
-/// this host began before it are no answers, whatever mark they have of an earlier guard.
-fn older(flows: &Flows) -> Vec<Rule> {
-    let mut rules = of_flows("tcp", &flows.incoming, Way::Out, &accept());
-    rules.extend(of_flows("tcp", &flows.tcp, Way::Out, &goto(DESTINATIONS)));
-    rules.extend(of_flows("udp", &flows.udp, Way::Out, &goto(DESTINATIONS)));
-    rules.extend(of_sockets(&flows.bound, Way::Out, &goto(DESTINATIONS)));
-    rules
-}
-
-/// Drops packets from the tunnel's destinations, which arrived on another link.
-fn sources(table: &mut Table, guard: &GuardRules) -> Vec<Rule> {
-    let opening = &guard.opening;
-    let lan = opening.lan.iter().filter(|_| opening.allow_lan);
-    let all = opening.destinations.iter().chain(&guard.routes);
-    let all = all.chain(lan.clone().map(|local| &local.net));
-    let lengths: BTreeSet<u8> = all.map(IpNet::prefix_len).collect();
-    let mut rules = Vec::new();
-    for length in lengths.into_iter().rev() {
-        let of_length = |nets: &[IpNet]| -> Vec<IpNet> {
-            nets.iter().filter(|net| net.prefix_len() == length).copied().collect()
-        };
-        let name = format!("excluded_{length}");
-        rules.extend(excluded(table, &name, Way::In, &of_length(&opening.destinations)));
-        let local = lan.clone().filter(|local| local.net.prefix_len() == length);
-        rules.extend(local.map(|local| on_link(local, Way::In)));
-        let inside = networks_by_family(&of_length(&guard.routes)).into_iter();
-        rules.extend(inside.map(|nets| vec![address("saddr", &nets), drop()]));
-    }
     rules
 }
 
@@ -717,32 +547,8 @@ fn towards(way: Way, networks: &[IpNet]) -> Vec<Rule> {
         .collect()
 }
 
-/// The same for excluded networks, which are in named sets: there may be thousands, and both
-/// directions share a set.
-fn excluded(table: &mut Table, name: &str, way: Way, networks: &[IpNet]) -> Vec<Rule> {
-    let mut rule = |family: Vec<IpNet>| {
-        if family.iter().any(|net| net.prefix_len() == 0) {
-            return vec![address(way.remote(), &family), accept()];
-        }
-        let ip = if family.iter().any(|net| net.addr().is_ipv6()) { "ip6" } else { "ip" };
-        let set = table.networks(name, &family);
-        vec![equals(payload(ip, way.remote()), set), accept()]
-    };
-    networks_by_family(networks).into_iter().map(&mut rule).collect()
-}
-
-/// Accepts packets to (or from) a network on its own link.
-fn on_link(local: &LocalNetwork, way: Way) -> Rule {
-    let net = address(way.remote(), &[local.net]);
-    vec![equals(way.link(), json!(local.link)), net, accept()]
-}
-
 fn neighbour(types: &[&str]) -> Rule {
     vec![equals(payload("icmpv6", "type"), json!({ "set": types })), accept()]
-}
-
-fn socket(key: &str) -> Value {
-    json!({ "socket": { "key": key } })
 }
 
 fn udp(source: u16, destination: u16) -> Rule {

@@ -10,9 +10,11 @@
 //! program and does not speak netlink because only nftables' own library defines the wire format,
 //! and every host that filters packets has `nft`.
 
+mod begun;
 mod client;
 mod gateway;
 mod listing;
+mod packets;
 mod ruleset;
 
 use std::{
