@@ -5,6 +5,7 @@
 mod support;
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     net::{IpAddr, SocketAddr},
     os::fd::AsRawFd,
@@ -231,6 +232,64 @@ fn neighbour_discovery_stays_open() {
         let solicits =
             |packet: &Vec<u8>| packet[0] >> 4 == 6 && packet[6] == 58 && packet[40] == 135;
         assert!((0..50).any(|_| host.capture.packets().iter().any(solicits)));
+    });
+}
+
+/// Sends an ICMPv6 message of a program's own, past all routing.
+fn discover(kind: u8, hops: u32, to: &str) {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
+    socket.bind_device(Some(b"wan")).unwrap();
+    socket.set_unicast_hops_v6(hops).unwrap();
+    socket.set_multicast_hops_v6(hops).unwrap();
+    let to = SocketAddr::new(to.parse().unwrap(), 0);
+    let _ = socket.send_to(&[&[kind, 0, 0, 0][..], b"secret secret secret"].concat(), &to.into());
+}
+
+#[test]
+fn neighbour_discovery_leaves_for_neighbours_alone() {
+    in_namespace("neighbour_discovery_leaves_for_neighbours_alone", || {
+        let [group, near, local] = ["ff02::1:ff00:9", "fd05::9", "fe80::9"];
+        for plan in [plan(), only_guarded(Some(Guard::default()))] {
+            let host = Host::new(&plan);
+            let messages = || -> BTreeSet<(u8, u8, String)> {
+                let packets = host.capture.packets().into_iter();
+                let sent = packets.filter(|packet| packet.ends_with(b"secret secret secret"));
+                let told = |packet: Vec<u8>| {
+                    let to: [u8; 16] = packet[24..40].try_into().unwrap();
+                    (packet[40], packet[7], IpAddr::from(to).to_string())
+                };
+                sent.map(told).collect()
+            };
+            for (kind, hops, to) in [
+                // To the Internet, also with the right hop limit, and by a router.
+                (135, 255, "2001:db8::1"),
+                (136, 255, "2001:db8::1"),
+                (133, 255, "2001:db8::1"),
+                (135, 64, near),
+                (136, 64, local),
+                (135, 64, group),
+                (143, 1, "2001:db8::1"),
+                (143, 64, "2001:db8::1"),
+                (143, 64, "ff02::16"),
+                (143, 1, near),
+            ] {
+                discover(kind, hops, to);
+            }
+            assert_eq!(messages(), BTreeSet::new(), "{plan:?}");
+            let meant = [
+                (133, 255, "ff02::2"),
+                (135, 255, group),
+                (135, 255, near),
+                (136, 255, near),
+                (136, 255, local),
+                (143, 1, "ff02::16"),
+            ];
+            meant.iter().for_each(|(kind, hops, to)| discover(*kind, u32::from(*hops), to));
+            let meant = meant.map(|(kind, hops, to)| (kind, hops, to.to_owned()));
+            assert_eq!(messages(), BTreeSet::from(meant), "{plan:?}");
+            host.end();
+        }
     });
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use support::capture::Capture;
 use support::netns::{
-    Lab, Running, download, in_namespace, inside, need_program, pattern, serve_pattern, sh,
+    Lab, Running, download, echo, in_namespace, inside, need_program, pattern, serve_pattern, sh,
     wait_until,
 };
 
@@ -393,4 +393,106 @@ fn end_of(remote: &TcpStream, shells: &std::sync::mpsc::Receiver<TcpStream>) -> 
     let port = remote.local_addr().unwrap().port();
     let next = || shells.recv_timeout(Duration::from_secs(5)).unwrap();
     std::iter::repeat_with(next).find(|shell| shell.peer_addr().unwrap().port() == port).unwrap()
+}
+
+/// A server's addresses, which the neighbour below claims, and the client's own.
+const REMOTE: [&str; 2] = ["198.51.100.80:53", "[2001:db8:b::2]:53"];
+const OWN: [&str; 2] = ["203.0.113.2", "2001:db8:c::2"];
+/// Ports of programs that choose their link, and addresses of a server in each round.
+const FIRST_PORT: u16 = 40_000;
+const SERVED: [[&str; 2]; 2] = [
+    ["203.0.113.2:51820", "[2001:db8:c::2]:51820"],
+    ["203.0.113.2:51821", "[2001:db8:c::2]:51821"],
+];
+
+/// A program's UDP socket that chooses its link, by an address or the link itself.
+fn choosing(family: usize, port: u16, by_link: bool, connected: bool) -> (UdpSocket, SocketAddr) {
+    let to: SocketAddr = REMOTE[family].parse().unwrap();
+    let (domain, kind) = (socket2::Domain::for_address(to), socket2::Type::DGRAM);
+    let socket = socket2::Socket::new(domain, kind, None).unwrap();
+    let own = if by_link { "0.0.0.0" } else { OWN[family] };
+    let own: SocketAddr = (own.parse::<std::net::IpAddr>().unwrap(), port).into();
+    if by_link {
+        socket.bind_device(Some(b"to-router")).unwrap();
+    }
+    socket.bind(&own.into()).unwrap();
+    if connected {
+        socket.connect(&to.into()).unwrap();
+    }
+    (socket.into(), to)
+}
+
+/// All kinds of such sockets, at ports from `first` on.
+fn all_choosing(first: u16) -> Vec<(UdpSocket, SocketAddr)> {
+    let mut kinds = vec![(0, true, false), (0, true, true)];
+    kinds.extend([0, 1].into_iter().flat_map(|at| [(at, false, false), (at, false, true)]));
+    let open = move || {
+        let each = kinds.into_iter().zip(first..);
+        each.map(|((at, by_link, connected), port)| choosing(at, port, by_link, connected))
+            .collect()
+    };
+    inside("client", open).join().unwrap()
+}
+
+/// One datagram of each. Refusals are the aim.
+fn speak_all(sockets: &[(UdpSocket, SocketAddr)]) {
+    for (socket, to) in sockets {
+        let is_connected = socket.peer_addr().is_ok();
+        let _ = if is_connected { socket.send(b"x") } else { socket.send_to(b"x", *to) };
+    }
+}
+
+#[test]
+fn forged_datagrams_open_nothing_for_programs_that_choose_their_link() {
+    in_namespace("forged_datagrams_open_nothing_for_programs_that_choose_their_link", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("forged datagrams");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        sh("ip -n router addr add 198.51.100.80/32 dev lo
+            ip -n router addr add 2001:db8:b::2/128 dev lo");
+        let bind = || REMOTE.map(|at| UdpSocket::bind(at).unwrap());
+        let neighbour = inside("router", bind).join().unwrap();
+        let forge = |first: u16| {
+            for (socket, own) in neighbour.iter().zip(OWN) {
+                for port in first..first + 10 {
+                    socket.send_to(b"forged", (own, port)).unwrap();
+                }
+            }
+        };
+        let cable = Capture::start("client");
+        let in_clear = || {
+            let seen = cable.take().into_iter();
+            seen.filter(|to| REMOTE.iter().any(|at| *to == format!("udp {at}"))).collect::<Vec<_>>()
+        };
+        let split = "--route 198.51.100.0/24 --route 2001:db8:b::/64";
+        for (at, options) in ["", split].into_iter().enumerate() {
+            let client = up(&lab, options);
+            in_clear();
+            // Sockets that were refused before the first forged datagram, and ports without any.
+            let older = all_choosing(FIRST_PORT);
+            speak_all(&older);
+            assert_eq!(in_clear(), [""; 0], "{options:?}: without a forged datagram");
+            forge(FIRST_PORT);
+            forge(FIRST_PORT + 10);
+            speak_all(&older);
+            assert_eq!(in_clear(), [""; 0], "{options:?}: sockets that were there");
+            let newer = all_choosing(FIRST_PORT + 10);
+            speak_all(&newer);
+            assert_eq!(in_clear(), [""; 0], "{options:?}: sockets that came later");
+            // A server is answered, also at a port that the kernel might hand out. One from before
+            // `up` would count as a program that asks.
+            SERVED[at].into_iter().for_each(|own| echo("client", own));
+            for (socket, own) in neighbour.iter().zip(SERVED[at]) {
+                socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+                socket.send_to(b"visitor", own).unwrap();
+                let (got, from) = socket.recv_from(&mut [0; 20]).unwrap();
+                assert_eq!((got, from.to_string()), (7, own.to_owned()), "{options:?}");
+            }
+            assert_eq!(client.terminate(), Some(0));
+            lab.rove("client", "down");
+        }
+    });
 }

@@ -1,41 +1,98 @@
 //! Which end began a connection: the rules of the guard for connections that arrive on a link, and
 //! for those that this host began before the guard.
 //!
-//! A connection arrives if it begins with a SYN, a UDP packet or an echo request on another link.
-//! Other protocols begin nothing.
+//! A connection arrives if it begins with a SYN, an echo request, or a UDP packet to an open socket
+//! on another link. Other protocols begin nothing.
+//!
+//! A neighbour may forge the UDP packet that would begin a connection, and a program that chooses
+//! its link may then use it. So nothing begins at a local port whose own packet was refused lately:
+//! such a socket asks, and does not serve. Limits: without `CONFIG_NFT_SOCKET`, a UDP packet to no
+//! socket begins a connection, too. A socket is not known before its first packet.
 
 use std::collections::BTreeSet;
 
 use ipnet::IpNet;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    packets::{Rule, Way, excluded, kind_of_destination, of_flows, of_sockets, on_link},
+    packets::{
+        Rule, Sockets, Way, excluded, kind_of_destination, of_flows, of_sockets, on_link, socket,
+    },
     ruleset::{
         Table, accept, address, ct, drop, equals, goto, matches, meta, networks_by_family, payload,
-        set,
+        refuse, set,
     },
 };
-use crate::plan::{Flows, GuardRules, MARK_INBOUND, MARK_REPLY};
+use crate::plan::{Flows, GuardRules, MARK, MARK_INBOUND, MARK_REPLY};
 
 /// The chain that checks destinations, for packets of this host and for forwarded packets.
 pub(super) const DESTINATIONS: &str = "destinations";
-
 /// The chain that marks connections that arrive on a link.
 pub(super) const INCOMING: &str = "incoming";
-
 /// The chain that checks the sources of packets to sockets from before the guard.
 pub(super) const OLDER: &str = "older";
 
 /// FIN, SYN, RST and ACK in the flags of TCP, and the first packet of a connection: SYN alone
 /// (RFC 9293).
-pub(super) const TCP_FLAGS: u32 = 0x17;
+const TCP_FLAGS: u32 = 0x17;
+const TCP_SYN: u32 = 0x02;
 
-pub(super) const TCP_SYN: u32 = 0x02;
+/// Sets of the local addresses and UDP ports whose own packets were refused.
+const ASKERS: &str = "askers";
+/// Seconds after which an asker that is silent is forgotten. With less, a program that asks rarely
+/// could be answered in clear. With more, a port that a server takes over has no visitors for long.
+const ASKERS_SECONDS: u32 = 3_600;
+/// Askers of each family that are known. Each takes some 100 bytes.
+const ASKERS_MAX: u32 = 16_384;
+
+/// The chain that notes who was refused, and refuses.
+pub(super) const REFUSED: &str = "refused";
+
+/// Makes the sets of askers, and the chain that refuses packets of this host.
+pub(super) fn refuse_askers(table: &mut Table) {
+    for v6 in [false, true] {
+        table.endpoints(&askers(v6), v6, ASKERS_MAX, ASKERS_SECONDS);
+    }
+    table.chain(REFUSED);
+    table.rules(REFUSED, [false, true].map(note_asker));
+    table.rules(REFUSED, [vec![refuse()]]);
+}
+
+fn askers(v6: bool) -> String {
+    format!("{ASKERS}_v{}", if v6 { 6 } else { 4 })
+}
+
+/// A local address and a UDP port, in packets of this direction.
+fn endpoint(v6: bool, way: Way) -> Value {
+    let [address, port] = way.local();
+    let ip = if v6 { "ip6" } else { "ip" };
+    json!({ "concat": [payload(ip, address), payload("udp", port)] })
+}
+
+fn note_asker(v6: bool) -> Rule {
+    let elem = json!({ "elem": { "val": endpoint(v6, Way::Out), "timeout": ASKERS_SECONDS } });
+    let note = json!({ "op": "update", "elem": elem, "set": format!("@{}", askers(v6)) });
+    vec![equals(ct("direction"), json!("original")), json!({ "set": note })]
+}
+
+/// Notes askers whose packets have another link's address and use the tunnel all the same.
+pub(super) fn note_strangers(guard: &GuardRules) -> Vec<Rule> {
+    let note = |v6: bool| {
+        let own = guard.addresses.iter().filter(|own| own.is_ipv6() == v6);
+        let own: Vec<String> = own.map(ToString::to_string).collect();
+        let source = payload(if v6 { "ip6" } else { "ip" }, "saddr");
+        let is_stranger = matches("!=", source, json!({ "set": own }));
+        let on_tunnel = equals(Way::Out.link(), json!(guard.opening.device));
+        let is_udp = equals(meta("l4proto"), json!("udp"));
+        let rule = [vec![on_tunnel, is_udp, is_stranger], note_asker(v6)].concat();
+        (!own.is_empty()).then_some(rule)
+    };
+    [false, true].into_iter().filter_map(note).collect()
+}
 
 /// Tells connections that arrive on a link from those that this host began before the guard, which
 /// end. Both ends must stop: the other one would go on to send.
-pub(super) fn incoming(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
+pub(super) fn incoming(guard: &GuardRules, flows: Option<&Flows>, sockets: Sockets) -> Vec<Rule> {
     let kept = set(meta("mark"), MARK_INBOUND);
     let mut rules = of_flows("tcp", &guard.opening.kept, Way::In, &kept);
     let Some(flows) = flows else { return rules };
@@ -43,21 +100,29 @@ pub(super) fn incoming(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
     rules.extend(of_flows("tcp", &flows.tcp, Way::In, &drop()));
     rules.extend(of_flows("udp", &flows.udp, Way::In, &drop()));
     rules.extend(of_sockets(&flows.bound, Way::In, &goto(OLDER)));
+    let is_asker = |v6: bool| {
+        let known = json!(format!("@{}", askers(v6)));
+        vec![equals(endpoint(v6, Way::In), known), json!({ "return": null })]
+    };
+    rules.extend([false, true].map(is_asker));
     let flags = json!({ "&": [payload("tcp", "flags"), TCP_FLAGS] });
-    for begins in [
-        equals(flags, json!(TCP_SYN)),
-        equals(meta("l4proto"), json!("udp")),
-        equals(payload("icmp", "type"), json!("echo-request")),
-        equals(payload("icmpv6", "type"), json!("echo-request")),
-    ] {
-        rules.push(vec![
-            begins,
+    let begins = |first: Value, has_socket: Option<Value>| {
+        let is_new = [
+            first,
             matches("in", ct("state"), json!("new")),
             equals(ct("mark"), json!(0)),
             equals(kind_of_destination(), json!("local")),
-            set(ct("mark"), MARK_INBOUND),
-        ]);
-    }
+        ];
+        let kept = set(ct("mark"), MARK_INBOUND);
+        is_new.into_iter().chain(has_socket).chain([kept]).collect()
+    };
+    // Of the tunnel's own sockets, none waits for whoever comes.
+    let has_socket =
+        (sockets == Sockets::Matched).then(|| matches("!=", socket("mark"), json!(MARK)));
+    rules.push(begins(equals(flags, json!(TCP_SYN)), None));
+    rules.push(begins(equals(meta("l4proto"), json!("udp")), has_socket));
+    rules.push(begins(equals(payload("icmp", "type"), json!("echo-request")), None));
+    rules.push(begins(equals(payload("icmpv6", "type"), json!("echo-request")), None));
     rules
 }
 

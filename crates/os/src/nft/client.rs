@@ -28,10 +28,13 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{
-    begun::{DESTINATIONS, INCOMING, OLDER, answers, incoming, older, replies, reply_of, sources},
-    packets::{Rule, Way, excluded, kind_of_destination, of_flows, on_link, socket},
+    begun::{
+        DESTINATIONS, INCOMING, OLDER, REFUSED, answers, incoming, note_strangers, older,
+        refuse_askers, replies, reply_of, sources,
+    },
+    packets::{Rule, Sockets, Way, excluded, kind_of_destination, of_flows, on_link, socket},
     ruleset::{
-        NetworkSet, Table, accept, address, ct, drop, equals, jump, matches, meta,
+        NetworkSet, Table, accept, address, ct, drop, equals, goto, jump, matches, meta,
         networks_by_family, payload, refuse, remove_of, set,
     },
 };
@@ -45,13 +48,17 @@ use crate::plan::{
 const GROUPS: [&str; 6] =
     ["224.0.0.0/24", "239.0.0.0/8", "255.255.255.255/32", "fe80::/10", "ff02::/16", "ff05::/16"];
 
-/// Router solicitation, neighbour solicitation and advertisement, multicast listener reports: a
-/// host must send these for IPv6 to work at all (RFC 4861, RFC 3810).
-const NEIGHBOUR_OUT: [&str; 4] =
-    ["nd-router-solicit", "nd-neighbor-solicit", "nd-neighbor-advert", "mld2-listener-report"];
+/// Router solicitation, neighbour solicitation and advertisement: a host must send these for IPv6
+/// to work at all (RFC 4861).
+const NEIGHBOUR_OUT: [&str; 3] = ["nd-router-solicit", "nd-neighbor-solicit", "nd-neighbor-advert"];
 /// The messages that it must receive for that.
-const NEIGHBOUR_IN: [&str; 4] =
-    ["nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert", "mld-listener-query"];
+const NEIGHBOUR_IN: [&str; 3] = ["nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert"];
+/// Their hop limit (RFC 4861 section 7.1): a router passes on none that is not less.
+const NEIGHBOUR_HOPS: u32 = 255;
+/// Destinations of a link: its own addresses, and groups (RFC 4291).
+const NEAR_V6: [&str; 2] = ["fe80::/10", "ff02::/16"];
+/// Where reports of groups go, with a hop limit of one (RFC 3810 section 5.2.14).
+const REPORTS: &str = "ff02::16/128";
 /// Plain DNS, and DNS over TLS or QUIC. They do not reach the LAN's resolvers even if the LAN is
 /// allowed.
 const DNS_PORTS: [u16; 2] = [53, 853];
@@ -70,13 +77,6 @@ const SOURCE_NAT: i32 = 100;
 
 /// The offset of a fragment and the flag for more of them (RFC 791).
 const FRAGMENT: u32 = 0x3fff;
-
-/// Whether the kernel can look up the socket of a packet (`CONFIG_NFT_SOCKET`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sockets {
-    Matched,
-    Unknown,
-}
 
 /// The kill switch: three chains with the policy drop.
 pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> (Vec<Value>, Vec<NetworkSet>) {
@@ -121,8 +121,9 @@ pub(super) fn guard(
     }
     table.base_chain("fragments", "filter", ("prerouting", FRAGMENTS), "accept");
     table.rules("fragments", foreign_fragments(guard));
+    refuse_askers(&mut table);
     table.chain(INCOMING);
-    table.rules(INCOMING, incoming(guard, flows));
+    table.rules(INCOMING, incoming(guard, flows, sockets));
     table.base_chain("arrivals", "filter", ("prerouting", MANGLE), "accept");
     table.rules("arrivals", arrivals(guard, sockets));
     table.base_chain("replies", "route", ("output", MANGLE), "accept");
@@ -131,6 +132,7 @@ pub(super) fn guard(
     let destinations = destinations(&mut table, guard);
     table.rules(DESTINATIONS, destinations);
     table.base_chain("output", "filter", ("output", FILTER), "accept");
+    table.rules("output", note_strangers(guard));
     table.rules("output", beside(&guard.opening));
     table.rules("output", of_flows("tcp", &guard.opening.kept, Way::Out, &accept()));
     // After a new route lookup, the rest of this hook still sees the first link.
@@ -166,8 +168,8 @@ fn beside(opening: &Opening) -> Vec<Rule> {
     let mut rules = vec![
         vec![equals(Way::Out.link(), json!("lo")), accept()],
         vec![equals(Way::Out.link(), json!(opening.device)), accept()],
-        neighbour(&NEIGHBOUR_OUT),
     ];
+    rules.extend(neighbours_out(opening));
     rules.extend(own_datagrams(opening));
     rules.extend(dhcp(opening));
     rules.extend(inside(opening, Way::Out));
@@ -210,7 +212,8 @@ fn dhcp(opening: &Opening) -> Vec<Rule> {
     let parsed = |nets: [&str; 2]| nets.iter().filter_map(|net| net.parse().ok()).collect();
     let (v4, v6): (Vec<IpNet>, Vec<IpNet>) = (parsed(DHCP_V4), parsed(DHCP_V6));
     let mut rules = vec![to(&v4, (68, 67)), to(&v6, (546, 547))];
-    rules.extend(opening.near.iter().map(|near| {
+    let near = opening.near.iter().filter(|near| near.net.addr().is_ipv4());
+    rules.extend(near.map(|near| {
         let rule = to(&[near.net], (68, 67)).into_iter();
         [equals(Way::Out.link(), json!(near.link))].into_iter().chain(rule).collect()
     }));
@@ -233,7 +236,8 @@ fn input(opening: &Opening, sockets: Sockets, excluded: Vec<Rule>) -> Vec<Rule> 
         vec![equals(ct("mark"), json!(MARK)), accept()],
         udp(67, 68),
         udp(547, 546),
-        neighbour(&NEIGHBOUR_IN),
+        [messages(&NEIGHBOUR_IN, NEIGHBOUR_HOPS).to_vec(), vec![accept()]].concat(),
+        [messages(&["mld-listener-query"], 1).to_vec(), vec![accept()]].concat(),
     ];
     rules.extend(inside(opening, Way::In));
     rules.extend(of_flows("tcp", &opening.kept, Way::In, &accept()));
@@ -473,7 +477,7 @@ fn destinations(table: &mut Table, guard: &GuardRules) -> Vec<Rule> {
         rules.extend(local.map(|local| on_link(local, Way::Out)));
         rules.extend(on_tunnels(&opening.tunnels, length));
         let refused = networks_by_family(&of_length(&guard.routes)).into_iter();
-        rules.extend(refused.map(|nets| vec![address("daddr", &nets), refuse()]));
+        rules.extend(refused.map(|nets| vec![address("daddr", &nets), goto(REFUSED)]));
     }
     rules
 }
@@ -547,8 +551,32 @@ fn towards(way: Way, networks: &[IpNet]) -> Vec<Rule> {
         .collect()
 }
 
-fn neighbour(types: &[&str]) -> Rule {
-    vec![equals(payload("icmpv6", "type"), json!({ "set": types })), accept()]
+/// Neighbour discovery and reports of groups, to destinations of a link alone. Other programs may
+/// send such messages, too (`CAP_NET_RAW`), and their contents are free.
+fn neighbours_out(opening: &Opening) -> Vec<Rule> {
+    let to = |nets: &[&str]| {
+        let nets: Vec<IpNet> = nets.iter().filter_map(|net| net.parse().ok()).collect();
+        address("daddr", &nets)
+    };
+    let rule = |types: &[&str], hops, to: Value| -> Rule {
+        messages(types, hops).into_iter().chain([to, accept()]).collect()
+    };
+    let mut rules = vec![
+        rule(&NEIGHBOUR_OUT, NEIGHBOUR_HOPS, to(&NEAR_V6)),
+        rule(&["mld2-listener-report"], 1, to(&[REPORTS])),
+    ];
+    let near = opening.near.iter().filter(|near| near.net.addr().is_ipv6());
+    rules.extend(near.map(|near| {
+        let on_link = on_link(near, Way::Out).into_iter();
+        messages(&NEIGHBOUR_OUT, NEIGHBOUR_HOPS).into_iter().chain(on_link).collect()
+    }));
+    rules
+}
+
+/// Matches ICMPv6 messages of these types and with this hop limit.
+fn messages(types: &[&str], hops: u32) -> [Value; 2] {
+    let types = equals(payload("icmpv6", "type"), json!({ "set": types }));
+    [types, equals(payload("ip6", "hoplimit"), json!(hops))]
 }
 
 fn udp(source: u16, destination: u16) -> Rule {

@@ -33,7 +33,7 @@ use serde_json::Value;
 pub(crate) use self::client::groups;
 pub(crate) use self::listing::{entries, has_key, text};
 pub(crate) use self::ruleset::{Table, drop, equals, meta, payload, remove as remove_table};
-use self::{client::Sockets, ruleset::NetworkSet};
+use self::{packets::Sockets, ruleset::NetworkSet};
 use crate::{
     error::Error,
     plan::{Flows, GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening, PROBE_TABLE},

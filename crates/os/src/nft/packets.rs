@@ -10,6 +10,13 @@ use crate::plan::{Connection, LocalNetwork};
 
 pub(super) type Rule = Vec<Value>;
 
+/// Whether the kernel can look up the socket of a packet (`CONFIG_NFT_SOCKET`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sockets {
+    Matched,
+    Unknown,
+}
+
 /// The direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {

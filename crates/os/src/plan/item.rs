@@ -127,7 +127,7 @@ pub(crate) struct Opening {
     /// Connections that stay outside the tunnel.
     #[serde(default)]
     pub(crate) kept: Vec<Connection>,
-    /// IPv4 networks of links, whose DHCP servers get renewals.
+    /// Networks of links, whose DHCP servers get renewals, and whose hosts are neighbours.
     #[serde(default)]
     pub(crate) near: Vec<LocalNetwork>,
     /// The user whose sockets send the tunnel's datagrams, where the kernel can tell.
@@ -311,13 +311,10 @@ impl Item {
         }
     }
 
-    /// Whether its tables have the excluded networks in sets.
+    /// Whether its tables have named sets: of excluded networks, or those that packets fill.
     pub(crate) fn has_sets(&self) -> bool {
-        matches!(
-            self,
-            Self::KillSwitch(opening) | Self::Guard(Guard { opening, .. })
-                if !opening.destinations.is_empty()
-        )
+        let is_guard = matches!(self, Self::Guard(_));
+        is_guard || matches!(self, Self::KillSwitch(opening) if !opening.destinations.is_empty())
     }
 
     /// The item as the journal keeps it: without lists that nobody needs to undo it.

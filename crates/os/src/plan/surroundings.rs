@@ -99,7 +99,7 @@ pub(crate) struct Surroundings {
     pub(crate) shared_addresses: Vec<IpAddr>,
     /// Links with a strict reverse path filter, whose check only the guard can continue.
     pub(crate) strict_links: Vec<String>,
-    /// The IPv4 networks of links that lead out, where DHCP servers are.
+    /// The networks of links that lead out, where neighbours and DHCP servers are.
     pub(crate) near: Vec<LocalNetwork>,
     /// The user of this process, where a packet filter sees the same users.
     pub(crate) sender: Option<u32>,
@@ -217,8 +217,7 @@ impl Kernel {
                 continue;
             }
             let networks: Vec<IpNet> = networks.collect();
-            let v4 = networks.iter().copied().filter(|net| net.addr().is_ipv4());
-            around.near.extend(v4.map(local));
+            around.near.extend(networks.iter().copied().map(local));
             if plan.allow_lan && link.carrier {
                 let is_lan = |net: &IpNet| is_private(net) && !is_routed_by_name(plan, net);
                 around.lan.extend(networks.into_iter().filter(is_lan).map(local));
