@@ -8,6 +8,7 @@ mod support;
 use std::{
     fs,
     net::{IpAddr, UdpSocket},
+    process::Command,
 };
 
 use ipnet::IpNet;
@@ -208,6 +209,73 @@ fn a_clients_neighbour_adds_nothing_to_the_tunnels_packets() {
                 received() == Some(*TRUE)
             };
             assert!((0..TIMES).any(arrives), "{from} to {to}");
+        }
+    });
+}
+
+/// How many of the tunnel's packets ended with the forged and the true part since the last call.
+fn sent() -> [u64; 2] {
+    let output = Command::new("nft").args(["reset", "counters", "table", "inet", "watch"]).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    ["forged", "true"].map(|name| {
+        let rest = text.split(&format!("counter {name}_part ")).nth(1).unwrap();
+        let count = rest.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
+        count.unwrap().parse().unwrap()
+    })
+}
+
+#[test]
+fn a_clients_neighbour_adds_nothing_to_what_containers_send_into_the_tunnel() {
+    let name = "a_clients_neighbour_adds_nothing_to_what_containers_send_into_the_tunnel";
+    in_namespace(name, || {
+        const BRIDGE: [u8; 6] = [2, 0, 0, 0, 0, 0xaa];
+        let mut host = Host::new();
+        let run = |line: &str| {
+            assert!(Command::new("sh").args(["-ec", line]).status().unwrap().success(), "{line}");
+        };
+        run("ip link add docker0 address 02:00:00:00:00:aa type bridge
+            ip addr add 172.17.0.1/16 dev docker0
+            ip addr add fd17::1/64 dev docker0 nodad
+            ip link add c0 type veth peer name c1
+            ip link set c0 master docker0
+            for link in docker0 c0 c1; do ip link set $link up; done
+            for key in iptables ip6tables; do
+                key=/proc/sys/net/bridge/bridge-nf-call-$key
+                test ! -e $key || echo 0 > $key
+            done
+            nft 'table inet watch { counter forged_part { }; counter true_part { };
+            chain c { type filter hook postrouting priority 300;
+            oifname rove0 @th,192,64 0x6364616267686566 counter name forged_part
+            oifname rove0 @th,192,64 0x6162636465666768 counter name true_part; }; }'");
+        let plan = Plan {
+            device: "rove0".to_owned(),
+            mtu: 1_400,
+            addresses: nets(&["10.7.0.2/24", "fd07::2/64"]),
+            routes: nets(&["0.0.0.0/0", "::/0", "10.7.0.0/24", "fd07::/64"]),
+            guard: Some(Guard::default()),
+            forward: true,
+            ..Plan::default()
+        };
+        host.applier.apply(&plan).unwrap();
+        let container = Capture::start("c1");
+        for (from, to) in [("172.17.0.2", "198.51.100.7"), ("fd17::2", "2001:db8:b::7")] {
+            for is_forged in [false, true] {
+                let mut arrives = |_| {
+                    host.next += 1;
+                    let [first, last] = fragments(from, to, host.next, TRUE);
+                    container.send_to(BRIDGE, &first);
+                    if is_forged {
+                        host.neighbour.send(&fragments(from, to, host.next, FORGED)[1]);
+                        host.neighbour.packets();
+                    }
+                    container.send_to(BRIDGE, &last);
+                    container.packets();
+                    let [forged, whole] = sent();
+                    assert_eq!(forged, 0, "{from} to {to}: mixed");
+                    whole == 1
+                };
+                assert!((0..TIMES).any(&mut arrives), "{from} to {to}, {is_forged}: lost");
+            }
         }
     });
 }

@@ -317,29 +317,41 @@ fn to_own_addresses(guard: &GuardRules) -> Vec<Rule> {
     networks_by_family(&own_addresses(guard)).into_iter().map(to).collect()
 }
 
-/// Drops fragments from other links that the kernel could mix with fragments from the tunnel: those
-/// to the tunnel's addresses, and those to advertised networks with a source that is in the tunnel.
+/// Drops fragments from other links that the kernel could mix with fragments from the tunnel, or
+/// with those that containers send into it. From the tunnel come those to its addresses, and those
+/// to advertised networks with a source that is in the tunnel.
 fn foreign_fragments(guard: &GuardRules) -> Vec<Rule> {
-    let foreign = |nets: &[IpNet]| {
-        let is_fragment = if nets.iter().any(|net| net.addr().is_ipv6()) {
-            equals(json!({ "exthdr": { "name": "frag" } }), json!(true))
-        } else {
-            let offset = json!({ "&": [payload("ip", "frag-off"), FRAGMENT] });
-            matches("!=", offset, json!(0))
-        };
-        vec![from_other_links(&guard.opening, &[]), is_fragment, address("daddr", nets)]
+    let opening = &guard.opening;
+    let comes_by = |links: Value| {
+        let back = json!({ "fib": { "result": "oifname", "flags": ["saddr"] } });
+        equals(back, links)
     };
-    let back = json!({ "fib": { "result": "oifname", "flags": ["saddr"] } });
-    let comes_by_tunnel = equals(back, json!(guard.opening.device));
-    let own = networks_by_family(&own_addresses(guard)).into_iter();
-    let own = own.map(|nets| [foreign(&nets), vec![drop()]].concat());
-    let behind = networks_by_family(&guard.opening.behind).into_iter();
-    let behind =
-        behind.map(|nets| [foreign(&nets), vec![comes_by_tunnel.clone(), drop()]].concat());
+    let to = |nets: &[IpNet]| {
+        let v6 = nets.iter().any(|net| net.addr().is_ipv6());
+        vec![from_other_links(opening, &[]), is_fragment(v6), address("daddr", nets)]
+    };
     // The kernel reassembles these apart from others (`IP_DEFRAG_CONNTRACK_BRIDGE_IN`).
-    let bridges = guard.opening.bridges.iter();
+    let bridges = opening.bridges.iter();
     let bridges = bridges.map(|bridge| [bridged(bridge).to_vec(), vec![accept()]].concat());
-    bridges.chain(own).chain(behind).collect()
+    let own = networks_by_family(&own_addresses(guard)).into_iter();
+    let own = own.map(|nets| [to(&nets), vec![drop()]].concat());
+    let behind = networks_by_family(&opening.behind).into_iter();
+    let device = || comes_by(json!(opening.device));
+    let behind = behind.map(|nets| [to(&nets), vec![device(), drop()]].concat());
+    let inside = &opening.own_links;
+    let containers = [false, true].into_iter().filter(|_| !inside.is_empty()).map(|v6| {
+        let elsewhere = from_other_links(opening, inside);
+        vec![elsewhere, is_fragment(v6), comes_by(json!({ "set": inside })), drop()]
+    });
+    bridges.chain(own).chain(behind).chain(containers).collect()
+}
+
+fn is_fragment(v6: bool) -> Value {
+    if v6 {
+        return equals(json!({ "exthdr": { "name": "frag" } }), json!(true));
+    }
+    let offset = json!({ "&": [payload("ip", "frag-off"), FRAGMENT] });
+    matches("!=", offset, json!(0))
 }
 
 /// Refuses packets on other links that have a tunnel address as their source.

@@ -38,8 +38,13 @@ impl Capture {
 
     /// Sends an IP packet from the far end to every host on the cable.
     pub(crate) fn send(&self, packet: &[u8]) {
+        self.send_to([0xff; 6], packet);
+    }
+
+    /// Sends an IP packet from the far end to a hardware address.
+    pub(crate) fn send_to(&self, address: [u8; 6], packet: &[u8]) {
         let kind = if packet[0] >> 4 == 4 { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
-        let mut frame = [[0xff; 6], [2, 0, 0, 0, 0, 1]].concat();
+        let mut frame = [address, [2, 0, 0, 0, 0, 1]].concat();
         frame.extend((kind as u16).to_be_bytes());
         frame.extend(packet);
         // SAFETY: the pointer and the length are those of a live vector.
