@@ -26,6 +26,8 @@ pub struct PathsConfig {
     pub subflows: Subflows,
     /// What carries datagrams to the gateway.
     pub transport: TransportChoice,
+    /// Somebody chose the scheduler, be it the usual one: then it is said if that has no effect.
+    pub is_scheduler_set: bool,
 }
 
 /// A number of paths from one address to another.
@@ -55,6 +57,7 @@ impl RawPaths {
         }
         if let Some(scheduler) = &self.scheduler {
             config.scheduler = source.value("paths.scheduler", scheduler)?;
+            config.is_scheduler_set = true;
         }
         if let Some(recovery) = &self.recovery {
             config.recovery = source.value("paths.recovery", recovery)?;
@@ -105,7 +108,7 @@ impl PathsConfig {
     pub(super) fn all_idle(&self) -> impl Iterator<Item = String> {
         let usual = Self::default();
         let unusual = [
-            ("scheduler", self.scheduler != usual.scheduler),
+            ("scheduler", self.is_scheduler_set || self.scheduler != usual.scheduler),
             ("recovery", self.recovery != usual.recovery),
             ("manager", self.manager != usual.manager),
             ("subflows", self.subflows != usual.subflows),

@@ -223,6 +223,9 @@ fn how_links_carry_together_is_told_of_where_they_do_not() {
     assert_eq!(backup[0], "scheduler does nothing with mode backup: `rove set mode full`");
     assert_eq!(names(&idle("transport = \"mptcp\"")), ["scheduler", "recovery", "subflows"]);
     assert_eq!(client("[paths]\nmode = \"backup\"\n").unwrap().idle(), Vec::<String>::new());
+    // The usual one, too, if somebody chose it.
+    let chosen = client("[paths]\nmode = \"backup\"\nscheduler = \"earliest\"\n").unwrap().idle();
+    assert_eq!(names(&chosen), ["scheduler"]);
 }
 
 #[test]

@@ -158,6 +158,7 @@ fn configure(home: &Home, args: &UpArgs) -> Result<Config> {
     config.dns = args.dns.unwrap_or(config.dns);
     config.paths.mode = args.mode.unwrap_or(config.paths.mode);
     config.paths.scheduler = args.scheduler.unwrap_or(config.paths.scheduler);
+    config.paths.is_scheduler_set |= args.scheduler.is_some();
     config.paths.transport = args.transport.unwrap_or(config.paths.transport);
     config.timeout = args.timeout.unwrap_or(config.timeout);
     config.check()?;

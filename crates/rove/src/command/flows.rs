@@ -43,7 +43,13 @@ pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
     if args.json {
         return output::json(&Explanation { flows, uses_tunnel: None });
     }
-    let texts: Vec<String> = flows.iter().map(explanation).collect();
+    // Whether others are answered tells a destination from a gateway that leads nowhere.
+    let is_any_unanswered = flows.iter().any(|flow| !flow.answered);
+    let all = if is_any_unanswered { ask_any(home, &[])? } else { None };
+    let all = all.map(|all| all.flows).unwrap_or_default();
+    let others: Vec<&Flow> =
+        all.iter().filter(|one| flows.iter().all(|flow| flow.tuple != one.tuple)).collect();
+    let texts: Vec<String> = flows.iter().map(|flow| explanation(flow, &others)).collect();
     output::print(&texts.join("\n"))
 }
 
@@ -78,7 +84,7 @@ fn explain_address(home: &Home, address: IpAddr, json: bool) -> Result<()> {
 }
 
 /// All that is known of one connection, a line for each.
-fn explanation(flow: &Flow) -> String {
+fn explanation(flow: &Flow, others: &[&Flow]) -> String {
     let lines = [
         ("class", flow.class.clone()),
         ("sealed by", flow.profile.clone().unwrap_or_default()),
@@ -90,7 +96,7 @@ fn explanation(flow: &Flow) -> String {
         ("idle", time(flow.idle_ms / 1_000)),
         ("because", flow.why.clone()),
     ];
-    let answered = (!flow.answered).then(|| ("answered", UNANSWERED.to_owned()));
+    let answered = (!flow.answered).then(|| ("answered", unanswered(others)));
     let level = level(flow).map(|level| ("level", level));
     let queue = queue(flow).map(|queue| ("waits", queue));
     let mut text = format!("{}\n", flow.tuple);
@@ -98,6 +104,22 @@ fn explanation(flow: &Flow) -> String {
         text.push_str(&format!("{INDENT}{name:<9}  {value}\n"));
     }
     text
+}
+
+/// That nothing has come back, and whether that is so of `others`, too.
+fn unanswered(others: &[&Flow]) -> String {
+    let (all, answered) = (others.len(), others.iter().filter(|flow| flow.answered).count());
+    match (all, answered) {
+        (0, _) => UNANSWERED.to_owned(),
+        (_, 0) => format!(
+            "no; of the other connections 0 of {all} are answered: run `rove gateway check` on the \
+             gateway, which tests its host"
+        ),
+        (_, _) => format!(
+            "no; of the other connections {answered} of {all} are answered: this destination does \
+             not answer, or a filter in front of it drops the packets"
+        ),
+    }
 }
 
 /// By which links it goes; at a gateway, which has none of its own to choose among, to where.
