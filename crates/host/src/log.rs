@@ -65,6 +65,26 @@ pub fn print(mut to: impl Write + AsFd, line: &str) -> io::Result<()> {
     to.flush()
 }
 
+/// The text with its control characters escaped, except those in `kept`: a terminal obeys them. So
+/// are characters that change the direction or the line of a text (Unicode UAX #9, U+2028).
+pub fn printable(text: &str, kept: &str) -> String {
+    let obeyed = |c: char| {
+        let turns = ['\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'].contains(&c)
+            || ('\u{202a}'..='\u{202e}').contains(&c)
+            || ('\u{2066}'..='\u{2069}').contains(&c);
+        (c.is_control() || turns) && !kept.contains(c)
+    };
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        if obeyed(c) {
+            printable.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            printable.push(c);
+        }
+    }
+    printable
+}
+
 /// Log lines, some of which may be lost. Writing never fails: `tracing_subscriber` would report
 /// the failure with `eprintln!`, which panics if that fails, too.
 struct Lines<W> {

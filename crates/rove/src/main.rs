@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let line = format!("{error:#}").replace(['\n', '\r'], " ");
+            let line = rove_host::log::printable(&line, "");
             // If standard error is closed, there is nowhere to report this.
             let _ = rove_host::log::print(std::io::stderr(), &format!("rove: {line}"));
             ExitCode::FAILURE

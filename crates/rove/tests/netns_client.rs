@@ -439,3 +439,29 @@ fn a_dead_first_address_costs_little() {
         }
     });
 }
+
+#[test]
+fn a_client_that_hangs_is_named() {
+    in_namespace("a_client_that_hangs_is_named", || {
+        let lab = Lab::new("a client that hangs");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        let client = lab.start("client", &format!("up --foreground {invite}"));
+        wait_until("it carries", || lab.log("client").contains("up: 10.77.0.2"));
+        let process = client.child.id();
+        sh(&format!("kill -STOP {process}"));
+        let ask = |line: &str| {
+            let said = std::fs::File::create(lab.dir.path().join(line)).unwrap();
+            lab.command("client", line).stderr(said).stdout(std::process::Stdio::null()).spawn()
+        };
+        let (mut status, mut down) = (ask("status").unwrap(), ask("down").unwrap());
+        for line in ["status", "down"] {
+            let said = || std::fs::read_to_string(lab.dir.path().join(line)).unwrap();
+            let cure = format!("process {process} is stopped; let it go on with `kill -CONT");
+            wait_until(line, || said().contains(&cure));
+        }
+        sh(&format!("kill -CONT {process}"));
+        assert_eq!(down.wait().unwrap().code(), Some(0));
+        status.wait().unwrap();
+    });
+}

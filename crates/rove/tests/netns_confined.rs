@@ -243,6 +243,10 @@ fn forge_original(path: &Path, present: &str) {
 }
 
 /// The user of the node writes what it likes into its own directory, then root runs commands there.
+/// Files of a node's state.
+const STATE_FILES: [&str; 6] =
+    ["plan.json", "plan.json.before", "plan.json.new", "kill-switch", "owed", "lock"];
+
 #[test]
 fn what_the_nodes_user_writes_leads_root_nowhere() {
     in_namespace_of_root("what_the_nodes_user_writes_leads_root_nowhere", || {
@@ -292,7 +296,7 @@ fn what_the_nodes_user_writes_leads_root_nowhere() {
         let secret = lab.dir.path().join("secret");
         fs::write(&secret, "secret").unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-        for name in ["plan.json", "plan.json.before", "plan.json.new", "kill-switch", "owed"] {
+        for name in STATE_FILES {
             for make in ["mkfifo", &format!("ln -s {}", secret.display())] {
                 as_user(&format!("rm -f {0}/{name}; {make} {0}/{name}", state.display()));
                 let line = format!("timeout 20 {} status --dir {}", binary(), home.display());

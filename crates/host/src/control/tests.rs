@@ -5,11 +5,13 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::thread;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use rove_api::Answer;
 use serde_json::{Value, json};
 
+use super::client::{Patience, ask_within};
 use super::server::Server;
 use super::*;
 
@@ -185,4 +187,70 @@ proptest! {
             prop_assert_eq!(serde_json::from_slice::<Request>(&text).unwrap(), request);
         }
     }
+}
+
+/// Listens at a path of its own, and does what it is told with the first connection.
+fn listen(
+    act: impl FnOnce(UnixStream) + Send + 'static,
+) -> (tempfile::TempDir, PathBuf, thread::JoinHandle<()>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let thread = thread::spawn(move || act(listener.accept().unwrap().0));
+    (dir, path, thread)
+}
+
+const SHORT: Patience =
+    Patience { silent: Duration::from_millis(50), whole: Duration::from_millis(300) };
+
+#[test]
+fn an_answer_has_no_control_characters() {
+    let hostile = r#"{"ok":{"a\u001b[2J":["\u009b1m",{"b":"\u0007\r\n\u202e"}]}}"#;
+    let (_dir, path, thread) = listen(move |mut stream| {
+        stream.write_all(format!("{hostile}\n").as_bytes()).unwrap();
+    });
+    let answer: Value = ask(&path, &Request::Status).unwrap();
+    let text = answer.to_string();
+    assert!(text.contains("u001b") && text.contains("u202e"), "{text}");
+    let texts = format!("{answer:?}");
+    assert!(answer["a\\u001b[2J"][0] == "\\u009b1m", "{texts}");
+    assert!(answer["a\\u001b[2J"][1]["b"] == "\\u0007\\u000d\\u000a\\u202e", "{texts}");
+    thread.join().unwrap();
+}
+
+#[test]
+fn who_never_ends_an_answer_is_named() {
+    // The first says nothing. The second goes on and on.
+    for speaks in [false, true] {
+        let (_dir, path, thread) = listen(move |mut stream| {
+            while stream.write_all(if speaks { b" " } else { b"" }).is_ok() {
+                thread::sleep(Duration::from_millis(10));
+                let hung_up = rustix::event::PollFlags::HUP;
+                let mut poll = [rustix::event::PollFd::new(&stream, hung_up)];
+                let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+                if rustix::event::poll(&mut poll, Some(&now)).unwrap() > 0 {
+                    return;
+                }
+            }
+        });
+        let error = ask_within::<Value>(&path, &Request::Status, SHORT).unwrap_err();
+        let own = std::process::id();
+        assert!(matches!(error, AskError::Silent { process: Some(of) } if of as u32 == own));
+        assert!(error.to_string().contains(&format!("kill -KILL {own}")), "{error}");
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_node_that_takes_no_connection_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sock");
+    let (family, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM);
+    let socket = rustix::net::socket(family, kind, None).unwrap();
+    let at = rustix::net::SocketAddrUnix::new(&path).unwrap();
+    rustix::net::bind(&socket, &at).unwrap();
+    rustix::net::listen(&socket, 0).unwrap();
+    let _first = UnixStream::connect(&path).unwrap();
+    let error = ask_within::<Value>(&path, &Request::Status, SHORT).unwrap_err();
+    assert!(matches!(error, AskError::Silent { process: None }), "{error}");
 }

@@ -117,9 +117,10 @@ fn ask<T: DeserializeOwned>(
 ) -> Result<T> {
     control::ask(&home.socket(role)?, &Request::Status).map_err(|error| match error {
         AskError::NotRunning => anyhow!(not_running()),
-        error @ (AskError::Refused(_) | AskError::Broken { .. } | AskError::OtherVersion(_)) => {
-            error.into()
-        }
+        error @ (AskError::Refused(_)
+        | AskError::Broken { .. }
+        | AskError::Silent { .. }
+        | AskError::OtherVersion(_)) => error.into(),
     })
 }
 

@@ -16,7 +16,7 @@ pub(super) fn line(text: &str) -> Result<()> {
 /// Tells of something beside the answer, on standard error.
 pub(super) fn warning(text: &str) {
     // With standard error gone nobody is left to tell.
-    let _ = log::print(io::stderr(), &format!("rove: {text}"));
+    let _ = log::print(io::stderr(), &log::printable(&format!("rove: {text}"), "\n"));
 }
 
 /// Prints a value as JSON on one line.
@@ -29,13 +29,23 @@ pub(super) fn json_text(value: &impl Serialize) -> Result<String> {
     Ok(serde_json::to_value(value)?.to_string())
 }
 
-/// Prints text as it is. A reader that has gone away has read what it wanted.
+/// Prints text; a terminal obeys nothing in it but ends of lines and tabs. A reader that has gone
+/// away has read what it wanted.
 pub(super) fn print(text: &str) -> Result<()> {
     print_on(text).map(|_| ())
 }
 
 /// The same. Returns whether there is a reader for more.
 pub(super) fn print_on(text: &str) -> Result<bool> {
+    put(&log::printable(text, "\n\t"))
+}
+
+/// Clears the screen of a terminal, so that what follows stands at its top (ECMA-48: CUP, ED).
+pub(super) fn clear() -> Result<bool> {
+    put("\x1b[H\x1b[2J")
+}
+
+fn put(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
@@ -109,6 +119,13 @@ mod tests {
         assert_eq!(moment(951_782_400), "2000-02-29 00:00:00Z");
         assert_eq!(moment(1_767_225_599), "2025-12-31 23:59:59Z");
         assert_eq!(moment(4_107_542_400), "2100-03-01 00:00:00Z");
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_but_lines_and_tabs() {
+        let hostile = "a\u{1b}]0;root\u{7}\u{9b}2J\r\u{7f}\u{202e}b\tc\n";
+        let printed = "a\\u001b]0;root\\u0007\\u009b2J\\u000d\\u007f\\u202eb\tc\n";
+        assert_eq!(log::printable(hostile, "\n\t"), printed);
     }
 
     #[test]

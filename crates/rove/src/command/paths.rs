@@ -22,8 +22,6 @@ const HEAD: [&str; 11] =
 const HEARD_LATELY_MS: u64 = 1_000;
 /// How often they are shown again.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// A terminal's screen is cleared, and what follows stands at its top (ECMA-48: CUP, ED).
-const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Those of the client in `home`: once, or again and again.
 pub(super) fn of_client(home: &Home, args: PathsArgs) -> Result<()> {
@@ -32,23 +30,21 @@ pub(super) fn of_client(home: &Home, args: PathsArgs) -> Result<()> {
 
 /// A client that ends or begins meanwhile is no reason to stop looking.
 fn watch(home: &Home, args: PathsArgs) -> Result<()> {
-    let before = match (args.json, io::stdout().is_terminal()) {
-        (true, _) => "",
-        (false, true) => CLEAR,
-        (false, false) => "\n",
-    };
+    let clears = !args.json && io::stdout().is_terminal();
+    let between = if args.json || clears { "" } else { "\n" };
     let begun = Instant::now();
     let mut text = shown(home, args.json)?;
-    if before == CLEAR {
-        text.insert_str(0, CLEAR);
-    }
     for times in 1u32.. {
         let next = WATCH_EVERY.saturating_mul(times);
-        if !output::print_on(&text)? || args.lasts.is_some_and(|lasts| next > lasts.duration()) {
+        let is_read = !clears || output::clear()?;
+        if !is_read
+            || !output::print_on(&text)?
+            || args.lasts.is_some_and(|lasts| next > lasts.duration())
+        {
             break;
         }
         thread::sleep((begun + next).saturating_duration_since(Instant::now()));
-        text = format!("{before}{}", shown(home, args.json)?);
+        text = format!("{between}{}", shown(home, args.json)?);
     }
     Ok(())
 }
