@@ -210,7 +210,12 @@ fn no_packet_has_the_tunnels_address_after_its_end() {
                     _ => {
                         client.kill();
                         if how == "down after a crash" {
+                            // Also if the node's user left something else in place of the lock.
+                            let lock = lab.home("client").join("client.state/lock");
+                            let lock = lock.display();
+                            sh(&format!("rm {lock} && mkfifo {lock}"));
                             lab.rove("client", "down").ok();
+                            sh(&format!("rm {lock}"));
                         } else {
                             // It finds no gateway for a while.
                             sh(&format!("kill -STOP {}", gateway.child.id()));
