@@ -48,7 +48,8 @@ pub(crate) struct Socket {
     pub(crate) remote: Option<SocketAddr>,
     /// It waits for TCP connections.
     pub(crate) listens: bool,
-    /// A listener without an address that takes connections of IPv6 only (`IPV6_V6ONLY`).
+    /// A listener that takes connections of IPv6 only (`IPV6_V6ONLY`). The kernel sets this for
+    /// each one with an IPv6 address (net/ipv6/af_inet6.c, `__inet6_bind`).
     pub(crate) v6_only: bool,
     /// Its `SO_MARK`.
     pub(crate) mark: u32,
@@ -229,7 +230,8 @@ mod tests {
             connected.connect(listener.local_addr().unwrap()).unwrap();
             let sockets = read().unwrap();
             let find = |protocol, local: SocketAddr, remote: Option<SocketAddr>, listens| {
-                let wanted = Socket { protocol, local, remote, listens, v6_only: false, mark: 0 };
+                let v6_only = listens && local.is_ipv6();
+                let wanted = Socket { protocol, local, remote, listens, v6_only, mark: 0 };
                 assert!(sockets.contains(&wanted), "{wanted:?}");
             };
             let (own, other) = (listener.local_addr().unwrap(), stream.local_addr().unwrap());
