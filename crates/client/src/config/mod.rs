@@ -204,12 +204,6 @@ impl Config {
         let domains = (self.dns == DnsChoice::Leave && !self.domains.is_empty()).then(|| {
             "domains does nothing with dns = \"leave\": leave out one of the two".to_owned()
         });
-        let is_split = !self.route.is_empty() && self.dns == DnsChoice::Set;
-        let names = (is_split && self.domains.is_empty()).then(|| {
-            "with route, this host asks its own name servers as before: name the domains that the \
-             gateway's servers know (`domains` in client.toml)"
-                .to_owned()
-        });
         let advertised = spelt(&self.advertise).join(", ");
         let advertise = (!self.advertise.is_empty()).then(|| {
             format!(
@@ -217,8 +211,7 @@ impl Config {
                  peers` lists it below SUBNETS"
             )
         });
-        let idle = self.paths.all_idle().chain(early).chain(domains);
-        idle.chain(names).chain(advertise).collect()
+        self.paths.all_idle().chain(early).chain(domains).chain(advertise).collect()
     }
 }
 

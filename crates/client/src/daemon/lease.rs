@@ -94,6 +94,15 @@ pub(super) fn no_names(
     unset.into_iter().chain(lost).collect()
 }
 
+/// A line for a split tunnel without domains: the gateway's name servers are not asked.
+pub(super) fn unasked(config: &Config, lease: &Lease) -> Option<&'static str> {
+    let is_split = !config.route.is_empty() && config.domains.is_empty();
+    (is_split && config.dns == DnsChoice::Set && !lease.dns.is_empty()).then_some(
+        "with route, this host asks its own name servers as before: name the domains that the \
+         gateway's servers know (`domains` in client.toml)",
+    )
+}
+
 /// A line for a host that cannot filter packets. It names the protection that ends if another
 /// program changes routes.
 pub(super) fn unguarded(why: &rove_os::error::Error) -> String {
@@ -186,6 +195,20 @@ mod tests {
         for kill_switch in [false, true] {
             let config = Config { allow_lan: true, kill_switch, ..all.clone() };
             assert_eq!(told(&config, &none, &local).len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_split_tunnel_without_domains_asks_no_servers_of_the_gateway() {
+        let none = lease(&[("10.77.0.2", 24)], &["10.77.0.1"]);
+        let some = Lease { dns: vec!["10.77.0.1".parse().unwrap()], ..none.clone() };
+        let all = Config::default();
+        let split = Config { route: vec!["10.0.0.0/8".parse().unwrap()], ..all.clone() };
+        assert!(unasked(&split, &some).unwrap().contains("`domains` in client.toml"));
+        let leave = Config { dns: DnsChoice::Leave, ..split.clone() };
+        let named = Config { domains: vec!["example.com".parse().unwrap()], ..split.clone() };
+        for (config, lease) in [(&all, &some), (&split, &none), (&leave, &some), (&named, &some)] {
+            assert_eq!(unasked(config, lease), None);
         }
     }
 

@@ -454,7 +454,9 @@ impl Client<'_> {
                 }
                 self.troubles = self.find_troubles();
                 let troubles = self.troubles.iter().map(|(_, line)| line.clone());
-                let warnings = troubles.chain(self.config.idle()).collect();
+                let unasked = self.lease.iter().find_map(|it| lease::unasked(&self.config, it));
+                let unasked = unasked.map(str::to_owned);
+                let warnings = troubles.chain(self.config.idle()).chain(unasked).collect();
                 carries(&Carries { line, warnings })
             }
             Progress::Asking | Progress::Proving if Instant::now() >= self.deadline => {
