@@ -315,6 +315,7 @@ fn down_while_up_waits_is_told_as_such() {
 fn a_refusal_after_the_start_is_in_the_status_with_its_cure() {
     in_namespace("a_refusal_after_the_start_is_in_the_status_with_its_cure", || {
         let lab = Lab::new("a refusal");
+        serve_pattern("server", WEB, 1_000);
         let gateway = lab.gateway();
         let invite = lab.invite("laptop");
         let store = lab.home("gateway").join("gateway.redb");
@@ -327,8 +328,11 @@ fn a_refusal_after_the_start_is_in_the_status_with_its_cure() {
         let _gateway = lab.gateway();
         wait_until("the client is refused", || status(&lab)["state"] == "down");
         let cure = "the gateway does not know this client: ask its operator for a new invite";
-        assert_eq!(doing(&lab), format!("closed: {cure}"));
+        let blocked = "traffic that belongs in the tunnel is blocked until `rove down`";
+        assert_eq!(doing(&lab), format!("closed: {cure}; {blocked}"));
+        assert!(!reaches("client", WEB));
         lab.rove("client", "down").ok();
+        assert!(reaches("client", WEB));
     });
 }
 
