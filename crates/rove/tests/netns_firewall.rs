@@ -319,7 +319,7 @@ fn clients_reach_the_gateways_neighbours_and_not_the_gateway() {
     in_namespace("clients_reach_the_gateways_neighbours_and_not_the_gateway", || {
         let lab = Lab::new("a gateway's own addresses");
         sh("ip -n gateway addr add 198.51.100.53/32 dev lo
-            ip -n gateway addr add 2001:db8:53::1/128 dev lo");
+            ip -n gateway addr add 2001:db8:53::1/128 dev lo nodad");
         let _gateway = with_nat(&lab);
         let (neighbour, neighbour_v6) = ("192.0.2.254:8080", "[2001:db8:a::1]:8080");
         serve_pattern("router", neighbour, 1_000);
@@ -331,7 +331,7 @@ fn clients_reach_the_gateways_neighbours_and_not_the_gateway() {
 
         // The kernel has the later ones at once, Rove a moment later or, for a local route, never.
         sh("ip -n gateway addr add 198.51.100.54/32 dev to-router
-            ip -n gateway addr add 2001:db8:53::2/128 dev lo preferred_lft 0
+            ip -n gateway addr add 2001:db8:53::2/128 dev lo nodad preferred_lft 0
             ip -n gateway route add local 198.51.101.0/24 dev lo
             nsenter --net=/run/netns/gateway nft 'table ip containers { chain c {
                 type nat hook prerouting priority dstnat

@@ -38,7 +38,7 @@ fn begin(lab: &Lab, endpoint: &str) -> Running {
 /// Translates packets to `address` on the router and sends them to the gateway, with its own socket
 /// for each sender, as NAT64 does.
 fn translate(address: &str) {
-    sh(&format!("ip -n router addr add {address}/128 dev lo"));
+    sh(&format!("ip -n router addr add {address}/128 dev lo nodad"));
     let at: SocketAddr = format!("[{address}]:4500").parse().unwrap();
     let front = inside("router", move || UdpSocket::bind(at).unwrap()).join().unwrap();
     inside("router", move || {
