@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use support::capture::Capture;
 use support::netns::{
-    Lab, Running, download, echo, in_namespace, inside, need_program, pattern, serve_pattern, sh,
-    wait_until,
+    Lab, Running, download, echo, find, in_namespace, inside, need_program, pattern, serve_pattern,
+    sh, wait_until,
 };
 
 /// The destination of the tunnel's own datagrams.
@@ -442,6 +442,61 @@ fn speak_all(sockets: &[(UdpSocket, SocketAddr)]) {
     }
 }
 
+/// A neighbour on the client's cable that has the server's addresses and forges datagrams.
+struct Neighbour {
+    sockets: [UdpSocket; 2],
+    cable: Capture,
+}
+
+impl Neighbour {
+    fn new() -> Self {
+        sh("ip -n router addr add 198.51.100.80/32 dev lo
+            ip -n router addr add 2001:db8:b::2/128 dev lo nodad");
+        let bind = || REMOTE.map(|at| UdpSocket::bind(at).unwrap());
+        let sockets = inside("router", bind).join().unwrap();
+        Self { sockets, cable: Capture::start("client") }
+    }
+
+    /// Sends a forged datagram to each of ten ports in both families.
+    fn forge(&self, first: u16) {
+        for (socket, own) in self.sockets.iter().zip(OWN) {
+            for port in first..first + 10 {
+                socket.send_to(b"forged", (own, port)).unwrap();
+            }
+        }
+    }
+
+    /// The packets to the server that have left in clear since the last call.
+    fn in_clear(&self) -> Vec<String> {
+        let seen = self.cable.take().into_iter();
+        seen.filter(|to| REMOTE.iter().any(|at| *to == format!("udp {at}"))).collect()
+    }
+
+    /// A server is answered, also at a port that the kernel might hand out. One from before `up`
+    /// would count as a program that asks.
+    fn visit(&self, servers: [&'static str; 2], options: &str) {
+        servers.into_iter().for_each(|own| echo("client", own));
+        for (socket, own) in self.sockets.iter().zip(servers) {
+            socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            socket.send_to(b"visitor", own).unwrap();
+            let (got, from) = socket.recv_from(&mut [0; 20]).unwrap();
+            assert_eq!((got, from.to_string()), (7, own.to_owned()), "{options:?}");
+        }
+        assert_eq!(self.in_clear().len(), servers.len(), "the capture hears the answers");
+    }
+
+    /// Sockets that were refused before the first forged datagram still send nothing in clear.
+    fn forges_in_vain_for_older_sockets(&self, options: &str) {
+        self.in_clear();
+        let older = all_choosing(FIRST_PORT);
+        speak_all(&older);
+        assert_eq!(self.in_clear(), [""; 0], "{options:?}: without a forged datagram");
+        self.forge(FIRST_PORT);
+        speak_all(&older);
+        assert_eq!(self.in_clear(), [""; 0], "{options:?}: sockets that were there");
+    }
+}
+
 #[test]
 fn forged_datagrams_open_nothing_for_programs_that_choose_their_link() {
     in_namespace("forged_datagrams_open_nothing_for_programs_that_choose_their_link", || {
@@ -451,45 +506,60 @@ fn forged_datagrams_open_nothing_for_programs_that_choose_their_link() {
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite}")).ok();
         lab.rove("client", "down").ok();
-        sh("ip -n router addr add 198.51.100.80/32 dev lo
-            ip -n router addr add 2001:db8:b::2/128 dev lo");
-        let bind = || REMOTE.map(|at| UdpSocket::bind(at).unwrap());
-        let neighbour = inside("router", bind).join().unwrap();
-        let forge = |first: u16| {
-            for (socket, own) in neighbour.iter().zip(OWN) {
-                for port in first..first + 10 {
-                    socket.send_to(b"forged", (own, port)).unwrap();
-                }
-            }
-        };
-        let cable = Capture::start("client");
-        let in_clear = || {
-            let seen = cable.take().into_iter();
-            seen.filter(|to| REMOTE.iter().any(|at| *to == format!("udp {at}"))).collect::<Vec<_>>()
-        };
+        let neighbour = Neighbour::new();
         let split = "--route 198.51.100.0/24 --route 2001:db8:b::/64";
         for (at, options) in ["", split].into_iter().enumerate() {
             let client = up(&lab, options);
-            in_clear();
-            // Sockets that were refused before the first forged datagram, and ports without any.
-            let older = all_choosing(FIRST_PORT);
-            speak_all(&older);
-            assert_eq!(in_clear(), [""; 0], "{options:?}: without a forged datagram");
-            forge(FIRST_PORT);
-            forge(FIRST_PORT + 10);
-            speak_all(&older);
-            assert_eq!(in_clear(), [""; 0], "{options:?}: sockets that were there");
+            neighbour.forges_in_vain_for_older_sockets(options);
+            neighbour.forge(FIRST_PORT + 10);
             let newer = all_choosing(FIRST_PORT + 10);
             speak_all(&newer);
-            assert_eq!(in_clear(), [""; 0], "{options:?}: sockets that came later");
-            // A server is answered, also at a port that the kernel might hand out. One from before
-            // `up` would count as a program that asks.
-            SERVED[at].into_iter().for_each(|own| echo("client", own));
-            for (socket, own) in neighbour.iter().zip(SERVED[at]) {
-                socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-                socket.send_to(b"visitor", own).unwrap();
-                let (got, from) = socket.recv_from(&mut [0; 20]).unwrap();
-                assert_eq!((got, from.to_string()), (7, own.to_owned()), "{options:?}");
+            assert_eq!(neighbour.in_clear(), [""; 0], "{options:?}: sockets that came later");
+            neighbour.visit(SERVED[at], options);
+            assert_eq!(client.terminate(), Some(0));
+            lab.rove("client", "down");
+        }
+    });
+}
+
+/// From now on nft refuses rules that look up sockets, as on a kernel without
+/// `CONFIG_NFT_SOCKET`.
+fn refuse_socket_lookups() {
+    let nft = find("nft").unwrap();
+    let script = "#!/bin/sh
+        case \"$*\" in *-f*) ;; *) exec /run/nft \"$@\";; esac
+        rules=$(cat)
+        case \"$rules\" in *'\"socket\"'*)
+            echo 'Error: Could not process rule: No such file or directory' >&2
+            exit 1;;
+        esac
+        printf %s \"$rules\" | /run/nft \"$@\"\n";
+    std::fs::copy(&nft, "/run/nft").unwrap();
+    std::fs::write("/run/older", script).unwrap();
+    sh(&format!("chmod 755 /run/older && mount --bind /run/older {}", nft.display()));
+}
+
+#[test]
+fn a_kernel_that_looks_up_no_sockets_guards_programs_that_were_refused() {
+    in_namespace("a_kernel_that_looks_up_no_sockets_guards_programs_that_were_refused", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("a kernel that looks up no sockets");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        let rules = || sh("nsenter --net=/run/netns/client nft list ruleset");
+        lab.rove("client", &format!("up {invite} --kill-switch")).ok();
+        assert_eq!(rules().matches("socket mark").count(), 3, "{}", rules());
+        lab.rove("client", "down").ok();
+        refuse_socket_lookups();
+        let neighbour = Neighbour::new();
+        for options in ["--kill-switch", ""] {
+            let client = up(&lab, options);
+            let rules = rules();
+            assert!(rules.contains("table inet rove_guard {"), "{options}: {rules}");
+            assert!(!rules.contains("socket mark"), "{options}: {rules}");
+            neighbour.forges_in_vain_for_older_sockets(options);
+            if options.is_empty() {
+                neighbour.visit(SERVED[0], options);
             }
             assert_eq!(client.terminate(), Some(0));
             lab.rove("client", "down");
