@@ -62,7 +62,7 @@ struct Host {
     capture: Capture,
     tun: Option<Tun>,
     applier: Applier,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Host {
@@ -78,7 +78,7 @@ impl Host {
         let places = Places { state: dir.path().to_owned(), resolv_conf, resolved: false };
         let applier = Applier::open(places).unwrap();
         let capture = Capture::start("far");
-        let host = Self { capture, tun: None, applier, _dir: dir };
+        let host = Self { capture, tun: None, applier, dir };
         // A cable needs a moment before it works.
         let carries = || host.heard(&WORLD).len() == WORLD.len();
         assert!((0..100).any(|_| carries()), "the capture does not hear everything");
@@ -210,6 +210,26 @@ fn without_nft_the_tunnel_works_and_says_what_is_missing() {
         assert_eq!(host.heard(&WORLD), [""; 0], "a dead device leads nowhere");
         host.applier.undo().unwrap();
         assert_eq!(host.heard(&WORLD).len(), WORLD.len());
+    });
+}
+
+#[test]
+fn an_nft_that_cannot_be_started_is_not_called_missing() {
+    in_namespace("an_nft_that_cannot_be_started_is_not_called_missing", || {
+        let mut host = Host::new();
+        let nft = host.dir.path().join("nft");
+        fs::write(&nft, "#!/nowhere/sh\n").unwrap();
+        let nft = nft.display();
+        sh(&format!("mount --bind {nft} $(command -v nft)"));
+        for (mode, why) in [("644", "it is not executable"), ("755", "its loader is missing")] {
+            sh(&format!("chmod {mode} {nft}"));
+            host.up(&full());
+            let said = host.applier.unguarded().unwrap().to_string();
+            assert!(said.contains(why) && !said.contains("not installed"), "{said}");
+            assert_eq!(host.heard(&WORLD), [""; 0], "its routes lead into the tunnel all the same");
+            host.tun = None;
+            host.applier.undo().unwrap();
+        }
     });
 }
 

@@ -92,8 +92,11 @@ fn a_kill_switch_without_nft_does_not_stand() {
         assert_eq!(lab.rove("client", "down").ok(), "not up\n");
         lab.rove("client", "stand-kill-switch").ok();
         assert_eq!(lab.state_of("client"), before);
-        // Without one, nothing of a client needs nft.
+        // Without one, nothing of a client needs nft. The check says what is missing.
         lab.rove("client", "up").ok();
+        let checks = lab.rove("client", "check");
+        assert!(checks.out.contains("failed  filters"), "{checks:?}");
+        assert!(checks.out.contains("the guard needs the program nft"), "{checks:?}");
         lab.rove("client", "down").ok();
     });
 }

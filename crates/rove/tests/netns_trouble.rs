@@ -546,14 +546,17 @@ fn what_others_do_to_packets_is_named_as_it_is() {
         let told = "IPv4 yes, IPv6 no: clients reach no IPv6 destinations";
         assert!(at_gateway.contains(told), "{at_gateway}");
 
-        // A firewall of this host.
-        for rule in [
-            "add table inet other",
-            "'add chain inet other out { type filter hook output priority 0; }'",
-            "add rule inet other out udp dport 4500 drop",
-        ] {
-            sh(&format!("nsenter --net=/run/netns/client nft {rule}"));
-        }
+        // A firewall of this host, and of the gateway's.
+        let close = |host: &str, port: &str| {
+            for rule in [
+                "add table inet other",
+                "'add chain inet other out { type filter hook output priority 0; }'",
+                &format!("add rule inet other out udp {port} 4500 drop"),
+            ] {
+                sh(&format!("nsenter --net=/run/netns/{host} nft {rule}"));
+            }
+        };
+        close("client", "dport");
         let told = "this host does not let UDP datagrams out to ";
         wait_until("it is told", || {
             lab.rove("client", "check");
@@ -562,5 +565,16 @@ fn what_others_do_to_packets_is_named_as_it_is() {
         lab.rove("client", "down").ok();
         let error = lab.rove("client", "up --transport udp --timeout 4s").fails();
         assert!(error.contains("the kernel answers EPERM"), "{error}");
+        sh("nsenter --net=/run/netns/client nft delete table inet other");
+        lab.rove("client", "up").ok();
+        close("gateway", "sport");
+        let at_gateway = || lab.rove("gateway", "gateway status").ok();
+        wait_until("the gateway tells it", || {
+            reaches("client", WEB);
+            at_gateway().contains(told)
+        });
+        let checks = lab.rove("gateway", "gateway check").out;
+        assert!(checks.contains("failed  firewall") && checks.contains(told), "{checks}");
+        lab.rove("client", "down").ok();
     });
 }

@@ -210,6 +210,16 @@ fn what_is_wanted_early_in_vain_is_told_of() {
 }
 
 #[test]
+fn a_network_that_is_advertised_needs_the_gateways_consent() {
+    let idle =
+        client("[client]\nadvertise = [\"192.168.7.0/24\", \"fd05::/64\"]\n").unwrap().idle();
+    let [line] = &*idle else { panic!("{idle:?}") };
+    let begin = "other peers reach 192.168.7.0/24, fd05::/64 only if the gateway allows it: ";
+    assert!(line.starts_with(begin) && line.contains("`rove gateway peers`"), "{line}");
+    assert_eq!(client("").unwrap().idle(), [""; 0]);
+}
+
+#[test]
 fn how_links_carry_together_is_told_of_where_they_do_not() {
     let written =
         "scheduler = \"rtt\"\nrecovery = \"latency\"\nmanager = \"full-mesh\"\nsubflows = 2\n";
