@@ -246,6 +246,17 @@ fn other_tunnels_keep_their_networks() {
         host.apply(&Plan { routes: nets(&["100.0.0.0/8", "10.7.0.0/24", "fd07::/64"]), ..full() });
         let route = Cause::Route(nets(&["100.0.0.0/8"])[0]);
         assert_eq!(causes(&host.applier), [("100.64.0.0/10".to_owned(), route)]);
+        // Routes for parts of its networks.
+        let parts = nets(&["100.64.5.0/24", "fd7a:0:0:5::/64"]);
+        let routes = [parts.clone(), nets(&["10.7.0.0/24", "fd07::/64"])].concat();
+        let plan = Plan { routes, ..full() };
+        host.apply(&plan);
+        let lost: Vec<_> = parts.iter().map(|net| (net.to_string(), Cause::Route(*net))).collect();
+        assert_eq!(causes(&host.applier), lost);
+        let ways = ["100.64.5.7", "100.64.6.7", "fd7a:0:0:5::7", "fd7a:0:0:6::7"].map(way);
+        assert_eq!(ways, ["rove0", "mesh0", "rove0", "mesh0"]);
+        host.apply(&Plan { exclude: parts, ..plan });
+        assert_eq!(causes(&host.applier), []);
         host.apply(&Plan { kill_switch: Some(KillSwitch::default()), ..full() });
         assert_eq!(causes(&host.applier).len(), 3, "{:?}", host.applier.displaced());
         assert!(causes(&host.applier).iter().all(|(_, cause)| *cause == Cause::KillSwitch));
