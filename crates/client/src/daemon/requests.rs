@@ -152,6 +152,11 @@ impl Client<'_> {
             return Ok(status::paths(session, snapshot.now, &around).into());
         }
         let mut told = status::status(session, snapshot.now, &around);
+        // The session is up before this host's routes lead into the tunnel.
+        if told.carrying && self.lease.is_none() {
+            told.carrying = false;
+            "the session is up; this host's routes are not set yet".clone_into(&mut told.doing);
+        }
         let (by_stream, forbidden) = (self.noted.by_stream, snapshot.forbidden);
         let mut problems =
             session_problems::problems(session, snapshot.now, &around, by_stream, forbidden);
