@@ -116,10 +116,13 @@ fn a_fight_does_not_keep_a_repair_away() {
         let _client = lab.start("client", &format!("up {invite} --foreground --kill-switch"));
         wait_until("it carries", || lab.log("client").contains("up: 10.77.0.2"));
         let started = Instant::now();
-        // The guard is written after the kill switch.
+        // The guard is written after the kill switch, but the flush may come between the two.
         for _ in 0..20 {
             comes_back(&lab, "client", "nft flush ruleset", ("nft list tables", "rove_guard"));
-            assert!(says("client", "nft list tables", "rove_kill_switch"));
+            let since = Instant::now();
+            let is_back = || says("client", "nft list tables", "rove_kill_switch");
+            wait_until("the kill switch is back", is_back);
+            assert!(since.elapsed() < BACK_WITHIN * 3, "{}", lab.log("client"));
         }
         eprintln!("20 flushes were repaired in {:?}", started.elapsed());
         for _ in 0..11 {
