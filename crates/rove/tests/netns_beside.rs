@@ -1,5 +1,5 @@
 //! What other programs and machines do beside the tunnel on a client's host: visitors that come in
-//! through the tunnel.
+//! through the tunnel or on a link.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -58,6 +58,10 @@ RULES
             type nat hook prerouting priority dstnat
             meta nfproto ipv4 tcp dport 8081 dnat ip to 172.17.0.2
             meta nfproto ipv6 tcp dport 8081 dnat ip6 to fd17::2
+            meta nfproto ipv4 udp dport 5353 dnat ip to 172.17.0.2
+            meta nfproto ipv6 udp dport 5353 dnat ip6 to fd17::2
+            tcp dport 8082 redirect to :8080
+            udp dport 5305 redirect to :5301
         }
         }
 RULES");
@@ -112,6 +116,49 @@ fn visitors_through_the_tunnel_are_answered_through_it() {
                 has_servers = true;
             }
             for to in ["192.0.2.1:8080", "[2001:db8:a::2]:8080"] {
+                assert!(is_answered(to), "{options:?}: {to}");
+            }
+            assert_eq!(client.terminate(), Some(0));
+            lab.rove("client", "down");
+            // All but the first run on a host with a strict reverse path filter.
+            sh(&format!("nsenter --net=/run/netns/client sh -c '{strict}'"));
+        }
+    });
+}
+
+#[test]
+fn forwarded_ports_are_answered_on_the_link() {
+    in_namespace("forwarded_ports_are_answered_on_the_link", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("forwarded ports");
+        let _gateway = lab.gateway();
+        join(&lab);
+        forward_ports();
+        serve_pattern("client", "[::]:8080", 1_000);
+        serve_pattern("box", "[::]:8081", 1_000);
+        for (host, port) in [
+            ("client", "203.0.113.2:5301"),
+            ("client", "[2001:db8:c::2]:5301"),
+            ("box", "172.17.0.2:5353"),
+            ("box", "[fd17::2]:5353"),
+        ] {
+            echo(host, port);
+        }
+        let strict = "echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter";
+        for options in ["", "--allow-lan", "--route 198.51.100.0/24 --route 2001:db8:b::/64"] {
+            let client = up(&lab, options);
+            for own in ["203.0.113.2", "[2001:db8:c::2]"] {
+                for port in [8081, 8082] {
+                    let came = download("server", &format!("{own}:{port}"));
+                    assert_eq!(came.unwrap(), pattern(1_000), "{options:?}: {own}:{port}");
+                }
+            }
+            for to in [
+                "203.0.113.2:5353",
+                "[2001:db8:c::2]:5353",
+                "203.0.113.2:5305",
+                "[2001:db8:c::2]:5305",
+            ] {
                 assert!(is_answered(to), "{options:?}: {to}");
             }
             assert_eq!(client.terminate(), Some(0));

@@ -2,7 +2,7 @@
 //! for those that this host began before the guard.
 //!
 //! A connection arrives if it begins with a SYN, an echo request, or a UDP packet to an open socket
-//! on another link. Other protocols begin nothing.
+//! or a forwarded port on another link. Other protocols begin nothing.
 //!
 //! A neighbour may forge the UDP packet that would begin a connection, and a program that chooses
 //! its link may then use it. So nothing begins at a local port whose own packet was refused lately:
@@ -29,6 +29,8 @@ use crate::plan::{Flows, GuardRules, MARK, MARK_INBOUND, MARK_REPLY};
 pub(super) const DESTINATIONS: &str = "destinations";
 /// The chain that marks connections that arrive on a link.
 pub(super) const INCOMING: &str = "incoming";
+/// The chain that marks connections to ports that this host forwards.
+pub(super) const FORWARDED: &str = "forwarded";
 /// The chain that checks the sources of packets to sockets from before the guard.
 pub(super) const OLDER: &str = "older";
 
@@ -100,30 +102,58 @@ pub(super) fn incoming(guard: &GuardRules, flows: Option<&Flows>, sockets: Socke
     rules.extend(of_flows("tcp", &flows.tcp, Way::In, &drop()));
     rules.extend(of_flows("udp", &flows.udp, Way::In, &drop()));
     rules.extend(of_sockets(&flows.bound, Way::In, &goto(OLDER)));
+    rules.extend(asked_for());
+    let kept = set(ct("mark"), MARK_INBOUND);
+    let begins = |first: Value, more: Option<Value>| {
+        let to_us = equals(kind_of_destination(), json!("local"));
+        is_new(first).into_iter().chain([to_us]).chain(more).chain([kept.clone()]).collect()
+    };
+    rules.push(begins(is_syn(), None));
+    rules.push(begins(equals(meta("l4proto"), json!("udp")), has_socket(sockets)));
+    rules.push(begins(equals(payload("icmp", "type"), json!("echo-request")), None));
+    rules.push(begins(equals(payload("icmpv6", "type"), json!("echo-request")), None));
+    rules
+}
+
+/// Marks UDP connections to ports that this host forwards: to containers, or to another port of its
+/// own. Before the translation, nothing has their port.
+pub(super) fn forwarded(sockets: Sockets) -> Vec<Rule> {
+    let begins = |op: &str, more: Option<Value>| {
+        let is_forwarded = [
+            matches("in", ct("status"), json!("dnat")),
+            matches(op, kind_of_destination(), json!("local")),
+        ];
+        let kept = [set(ct("mark"), MARK_INBOUND), set(meta("mark"), MARK_INBOUND)];
+        let first = is_new(equals(meta("l4proto"), json!("udp")));
+        first.into_iter().chain(is_forwarded).chain(more).chain(kept).collect()
+    };
+    let mut rules = asked_for();
+    rules.extend([begins("!=", None), begins("==", has_socket(sockets))]);
+    rules
+}
+
+/// Packets to askers begin nothing.
+fn asked_for() -> Vec<Rule> {
     let is_asker = |v6: bool| {
         let known = json!(format!("@{}", askers(v6)));
         vec![equals(endpoint(v6, Way::In), known), json!({ "return": null })]
     };
-    rules.extend([false, true].map(is_asker));
+    [false, true].map(is_asker).to_vec()
+}
+
+/// Matches the first packet of a connection that no rule has marked.
+fn is_new(first: Value) -> [Value; 3] {
+    [first, matches("in", ct("state"), json!("new")), equals(ct("mark"), json!(0))]
+}
+
+fn is_syn() -> Value {
     let flags = json!({ "&": [payload("tcp", "flags"), TCP_FLAGS] });
-    let begins = |first: Value, has_socket: Option<Value>| {
-        let is_new = [
-            first,
-            matches("in", ct("state"), json!("new")),
-            equals(ct("mark"), json!(0)),
-            equals(kind_of_destination(), json!("local")),
-        ];
-        let kept = set(ct("mark"), MARK_INBOUND);
-        is_new.into_iter().chain(has_socket).chain([kept]).collect()
-    };
-    // Of the tunnel's own sockets, none waits for whoever comes.
-    let has_socket =
-        (sockets == Sockets::Matched).then(|| matches("!=", socket("mark"), json!(MARK)));
-    rules.push(begins(equals(flags, json!(TCP_SYN)), None));
-    rules.push(begins(equals(meta("l4proto"), json!("udp")), has_socket));
-    rules.push(begins(equals(payload("icmp", "type"), json!("echo-request")), None));
-    rules.push(begins(equals(payload("icmpv6", "type"), json!("echo-request")), None));
-    rules
+    equals(flags, json!(TCP_SYN))
+}
+
+/// Matches packets to an open socket. Of the tunnel's own sockets, none waits for whoever comes.
+fn has_socket(sockets: Sockets) -> Option<Value> {
+    (sockets == Sockets::Matched).then(|| matches("!=", socket("mark"), json!(MARK)))
 }
 
 /// Marks this host's replies on connections that came in on another link or from the tunnel, so

@@ -11,6 +11,7 @@
 //!                      drops packets of connections that this host began before the guard
 //!                      marks connections that arrive on another link, and packets of these
 //!                      marks connections that arrive from the tunnel, and others' replies on them
+//!              -90     marks connections to ports that this host forwards
 //! output       mangle  marks this host's replies on both, so that they leave where those came in
 //!              filter  refuses packets to the tunnel's destinations on other links
 //! forward      filter  the same for containers
@@ -29,8 +30,8 @@ use serde_json::{Value, json};
 
 use super::{
     begun::{
-        DESTINATIONS, INCOMING, OLDER, REFUSED, answers, incoming, note_strangers, older,
-        refuse_askers, replies, reply_of, sources,
+        DESTINATIONS, FORWARDED, INCOMING, OLDER, REFUSED, answers, forwarded, incoming,
+        note_strangers, older, refuse_askers, replies, reply_of, sources,
     },
     packets::{Rule, Sockets, Way, excluded, kind_of_destination, of_flows, on_link, socket},
     ruleset::{
@@ -72,6 +73,8 @@ const DHCP_V6: [&str; 2] = ["ff02::1:2/128", "fe80::/10"];
 /// links.
 const FRAGMENTS: i32 = -450;
 const MANGLE: i32 = -150;
+/// After other programs' NAT of destinations, which is at -100 whatever priority its chain has.
+const AFTER_NAT: i32 = -90;
 const FILTER: i32 = 0;
 const SOURCE_NAT: i32 = 100;
 
@@ -124,8 +127,12 @@ pub(super) fn guard(
     refuse_askers(&mut table);
     table.chain(INCOMING);
     table.rules(INCOMING, incoming(guard, flows, sockets));
+    table.chain(FORWARDED);
+    table.rules(FORWARDED, flows.into_iter().flat_map(|_| forwarded(sockets)));
     table.base_chain("arrivals", "filter", ("prerouting", MANGLE), "accept");
-    table.rules("arrivals", arrivals(guard, sockets));
+    table.rules("arrivals", arrivals(guard));
+    table.base_chain("translated", "filter", ("prerouting", AFTER_NAT), "accept");
+    table.rules("translated", translated(guard, sockets));
     table.base_chain("replies", "route", ("output", MANGLE), "accept");
     table.rules("replies", replies(guard, flows));
     table.chain(DESTINATIONS);
@@ -365,27 +372,46 @@ fn own_addresses(guard: &GuardRules) -> Vec<IpNet> {
 }
 
 /// Rules for packets that arrive on any link.
-fn arrivals(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
+fn arrivals(guard: &GuardRules) -> Vec<Rule> {
     let opening = &guard.opening;
+    let mut rules = passed_by(opening);
+    rules.extend(to_own_addresses(guard));
+    rules.extend(translated_packets(opening));
+    rules.push(vec![from_strange_links(opening), jump(INCOMING)]);
+    rules.push(vec![equals(ct("mark"), json!(MARK_INBOUND)), set(meta("mark"), MARK_INBOUND)]);
+    rules.extend(visitors(guard));
+    rules
+}
+
+/// Packets that the rules for arrivals leave alone.
+fn passed_by(opening: &Opening) -> Vec<Rule> {
     // If a local network has the same address, the tunnel's own datagrams may be sent to it.
     let mut rules = vec![vec![equals(ct("mark"), json!(MARK)), accept()]];
     rules.extend(opening.bridges.iter().map(|bridge| {
         let elsewhere = matches("!=", kind_of_destination(), json!("local"));
         [bridged(bridge).to_vec(), vec![elsewhere, accept()]].concat()
     }));
-    rules.extend(to_own_addresses(guard));
-    rules.extend(translated_packets(opening));
-    // The kernel's routes decide over replies on a tunnel that stays beside this one.
-    let tunnels = opening.tunnels.iter().map(|local| local.link.clone());
-    let others: BTreeSet<String> = opening.own_links.iter().cloned().chain(tunnels).collect();
-    let others: Vec<String> = others.into_iter().collect();
-    rules.push(vec![from_other_links(opening, &others), jump(INCOMING)]);
-    rules.push(vec![equals(ct("mark"), json!(MARK_INBOUND)), set(meta("mark"), MARK_INBOUND)]);
-    rules.extend(visitors(guard));
+    rules
+}
+
+/// Rules for packets that arrive on any link, after other programs forwarded ports. The reverse
+/// path check asks for the marks that all connections from outside have by then.
+fn translated(guard: &GuardRules, sockets: Sockets) -> Vec<Rule> {
+    let opening = &guard.opening;
+    let mut rules = passed_by(opening);
+    rules.push(vec![from_strange_links(opening), jump(FORWARDED)]);
     if !guard.strict_links.is_empty() {
         rules.extend(strict(guard, sockets));
     }
     rules
+}
+
+/// Matches packets on links where the guard decides over replies. The kernel's routes do so on a
+/// tunnel that stays beside this one.
+fn from_strange_links(opening: &Opening) -> Value {
+    let tunnels = opening.tunnels.iter().map(|local| local.link.clone());
+    let others: BTreeSet<String> = opening.own_links.iter().cloned().chain(tunnels).collect();
+    from_other_links(opening, &Vec::from_iter(others))
 }
 
 /// Marks connections that arrive from the tunnel, and the replies of containers and of networks
