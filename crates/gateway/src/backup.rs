@@ -2,7 +2,8 @@
 //!
 //! First line `rove-backup-1` and SHA-256 of the rest, then one JSON object. Restoring checks all
 //! of it first and then puts the files in place; over a gateway with the same key it never gives
-//! back what was taken since.
+//! back what was taken since. Limit: only that gateway's store knows what was taken. Without it
+//! everything is as at the time of the backup, and the operator is told so.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use rove_host::files::{self, PRIVATE};
 use rove_host::home::{Home, Role};
 use rove_host::keys::StaticKey;
 use rove_host::store::{EmbeddedStore, StoreError};
-use rove_host::time::wall_clock;
+use rove_host::time::{UnixSeconds, wall_clock};
 use rove_host::{confine, encoding};
 use rove_os::lock::Lock;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ struct Backup {
     key: Zeroizing<String>,
     record: String,
     ledger: LedgerSnapshot,
+    /// When it was written; 0.1 did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    written: Option<UnixSeconds>,
 }
 
 /// What the operator has to know after a restore.
@@ -42,6 +46,8 @@ pub struct Restored {
     pub dropped: Dropped,
     /// Why what it had is not known, so that revocations since the backup do not hold.
     pub lost: Option<String>,
+    /// When the backup was written, in seconds since 1970, if it says so.
+    pub written: Option<u64>,
 }
 
 /// The text of a backup with the gateway's configuration, identity and `ledger`.
@@ -51,6 +57,7 @@ pub(crate) fn write(home: &Home, ledger: LedgerSnapshot) -> Result<Zeroizing<Str
         key: StaticKey::load(&home.key(Role::Gateway))?.file_text(),
         record: files::read_text(&home.record())?,
         ledger,
+        written: Some(wall_clock()),
     };
     let body = Zeroizing::new(serde_json::to_string(&backup)?);
     let text = Zeroizing::new(format!("{LABEL} {}\n{}\n", checksum(&body), body.as_str()));
@@ -83,17 +90,17 @@ fn put_in_place(home: &Home, backup: Backup, key: &StaticKey, config: &Config) -
     check_same_gateway(home, key)?;
     // It stays open, so that no command writes to it any more, until the new one is in its place.
     let (present, lost) = match present_ledger(home, config)? {
-        Present::Nothing => (None, None),
         Present::Lost(why) => (None, Some(why)),
         Present::Found(ledger) => (Some(ledger), None),
     };
     let before = present.as_ref().map(|ledger| ledger.snapshot()).transpose()?;
+    let written = backup.written.map(|at| at.0);
     let (ledger, dropped) = backup.ledger.over(before.unwrap_or_default(), wall_clock());
     replace_store(&store_path(home, config), &ledger)?;
     files::replace(&home.config(Role::Gateway), PRIVATE, backup.config.as_bytes())?;
     files::replace(&home.record(), PRIVATE, backup.record.as_bytes())?;
     files::replace(&home.key(Role::Gateway), PRIVATE, backup.key.as_bytes())?;
-    Ok(Restored { dropped, lost })
+    Ok(Restored { dropped, lost, written })
 }
 
 /// Keeps a gateway from running in `home` meanwhile.
@@ -126,9 +133,7 @@ fn check_same_gateway(home: &Home, key: &StaticKey) -> Result<()> {
 
 /// What the gateway knows that lies in this place.
 enum Present {
-    /// There is no gateway.
-    Nothing,
-    /// There is, and its store cannot be read: what backups are for.
+    /// Nobody can tell: there is no store, or it cannot be read. That is what backups are for.
     Lost(String),
     /// Who belongs to it.
     Found(Box<Ledger>),
@@ -145,7 +150,7 @@ fn present_ledger(home: &Home, restored: &Config) -> Result<Present> {
     match ledger {
         Ok(ledger) => Ok(Present::Found(Box::new(ledger))),
         Err(LedgerError::Store(StoreError::Missing(_))) if !configured.exists() => {
-            Ok(Present::Nothing)
+            Ok(Present::Lost(format!("{} held no gateway", home.dir().display())))
         }
         Err(LedgerError::Store(StoreError::Missing(_))) => {
             Ok(Present::Lost(format!("{} did not exist", path.display())))

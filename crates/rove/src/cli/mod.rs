@@ -192,7 +192,7 @@ pub(crate) enum GatewayCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Put a backup in the place of the gateway's files; never gives back what was revoked since
+    /// Put a backup in the place of the gateway's files; keeps what these know to be revoked since
     Restore {
         /// The backup.
         #[arg(value_name = "FILE")]

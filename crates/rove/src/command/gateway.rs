@@ -269,10 +269,12 @@ pub(super) fn backup(home: &Home, file: &Path) -> Result<()> {
 
 pub(super) fn restore(home: &Home, file: &Path) -> Result<()> {
     let restored = rove_gateway::restore(home, file)?;
-    output::line(&format!("restored into {}", home.dir().display()))?;
+    let as_of = restored.written.map(output::moment).map(|at| format!(": as of {at}"));
+    output::line(&format!("restored into {}{}", home.dir().display(), as_of.unwrap_or_default()))?;
     if let Some(why) = &restored.lost {
         output::line(&format!(
-            "{why}: who was revoked since the backup belongs again, so revoke them again"
+            "{why}: clients that were revoked since the backup are enrolled again, and invites \
+             that were used or withdrawn are open again. Revoke them once more"
         ))?;
     }
     let dropped = &restored.dropped;
