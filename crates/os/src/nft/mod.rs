@@ -142,21 +142,26 @@ pub(crate) fn check(what: &'static str) -> Result<(), Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     let in_path = env::split_paths(&path).map(|dir| dir.join(PROGRAMS[0]));
     let known = in_path.chain(PROGRAMS[1..].iter().map(PathBuf::from));
+    find(what, known, |program| fs::metadata(program))
+}
+
+/// Looks for an nft that may be executed. A file that nobody can see, as in a directory that may
+/// not be entered, is none to name: PATH often has such directories.
+fn find(
+    what: &'static str,
+    known: impl Iterator<Item = PathBuf>,
+    about: impl Fn(&Path) -> io::Result<fs::Metadata>,
+) -> Result<(), Error> {
     let mut unusable = None;
     for program in known {
-        match fs::metadata(&program) {
+        match about(&program) {
             Ok(about) if about.is_file() && about.mode() & 0o111 != 0 => return Ok(()),
-            Ok(about) if about.is_file() => {
-                unusable = unusable.or(Some((program, "it is not executable")));
-            }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                unusable = unusable.or(Some((program, "its directory may not be entered")));
-            }
+            Ok(about) if about.is_file() => unusable = unusable.or(Some(program)),
             Ok(_) | Err(_) => {}
         }
     }
-    let Some((program, why)) = unusable else { return Err(Error::NftMissing { what }) };
-    let (program, why) = (program.display().to_string(), why.to_owned());
+    let Some(program) = unusable else { return Err(Error::NftMissing { what }) };
+    let (program, why) = (program.display().to_string(), "it is not executable".to_owned());
     Err(Error::NftUnusable { what, program, why })
 }
 
@@ -400,4 +405,36 @@ fn wait(child: &mut Child) -> io::Result<Option<std::process::ExitStatus>> {
 fn first_line(said: &str) -> String {
     let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason");
     line.trim_start_matches("internal:0:0-0: ").trim_start_matches("Error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_an_nft_that_exists_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shut, plain) = (dir.path().join("shut"), dir.path().join("nft"));
+        fs::write(&plain, "").unwrap();
+        let set_mode = |mode| fs::set_permissions(&plain, fs::Permissions::from_mode(mode));
+        let about = |program: &Path| {
+            let is_shut = program.starts_with(&shut);
+            if is_shut {
+                Err(io::ErrorKind::PermissionDenied.into())
+            } else {
+                fs::metadata(program)
+            }
+        };
+        let find =
+            |known: &[&Path]| find(GUARD, known.iter().map(|program| program.to_path_buf()), about);
+        let hidden = shut.join("nft");
+        assert!(matches!(find(&[&hidden, dir.path()]), Err(Error::NftMissing { .. })));
+        set_mode(0o644).unwrap();
+        let found = find(&[&hidden, &plain]).unwrap_err().to_string();
+        assert!(found.contains(&format!("`chmod 755 {}`", plain.display())), "{found}");
+        set_mode(0o755).unwrap();
+        find(&[&hidden, &plain]).unwrap();
+    }
 }
