@@ -26,6 +26,10 @@ pub struct Flows {
     pub hold: Option<Hold>,
     /// How many rules say what is held.
     pub rules: u64,
+    /// Whether the client's packet filters block packets to the address that was asked for, on the
+    /// link where they would leave; `None` if no address was, or a connection to it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<bool>,
 }
 
 /// Connections that `rove explain` explains.
@@ -36,6 +40,9 @@ pub struct Explanation {
     /// Whether the address that was asked for uses the tunnel, if no connection to it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses_tunnel: Option<bool>,
+    /// Whether Rove's packet filters block its packets, if they do not use the tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<bool>,
 }
 
 /// One open connection.

@@ -4,6 +4,7 @@
 //! This module contains the texts. It says what was measured, and then what that may mean. It does
 //! not know the host's settings, which `rove_host::problems` describes.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rove_api::Problem;
@@ -13,10 +14,11 @@ use rove_proto::node::{PeerState, PeerStatus};
 use rove_proto::time::Instant;
 
 use crate::config::TransportChoice;
-use crate::status::{Search, Surroundings, is_carrying};
+use crate::status::{Search, Surroundings, Unused, is_carrying};
 use rove_host::data::Forbidden;
 use rove_host::sessions::transport;
 use rove_host::time::wall_clock;
+use rove_os::links::Link;
 
 /// The parts of the node that these problems are about.
 const SESSION: &str = "session";
@@ -85,7 +87,7 @@ fn why(peer: &PeerStatus, around: &Surroundings<'_>) -> (String, String) {
         return (reason(code), cure.to_owned());
     }
     if let Some(why) = search.no_link() {
-        return (why, "connect this host to a network; the session then goes on".to_owned());
+        return (why, search.cure_of_no_link());
     }
     if let Some(portal) = around.portals.first() {
         let cause = format!("the network of {} wants a sign-in", portal.link);
@@ -98,6 +100,17 @@ fn why(peer: &PeerStatus, around: &Surroundings<'_>) -> (String, String) {
         return owned(
             "large packets were lost and small ones arrived; Rove measures the path's MTU again",
             "wait some seconds; if it stays, try another network",
+        );
+    }
+    if let [first, ..] = &*search.no_route {
+        let is_are = if search.no_route.len() == 1 { "is up, but has" } else { "are up, but have" };
+        let links = search.no_route.join(" and ");
+        return (
+            format!("no route leads to the gateway: {links} {is_are} no default route"),
+            format!(
+                "connect {first} again, or add a default route: `ip route add default via ROUTER \
+                 dev {first}`"
+            ),
         );
     }
     if search.addresses == 0 {
@@ -151,16 +164,51 @@ impl Search<'_> {
         Some(match (self.unused.as_slice(), self.down.as_slice()) {
             ([], []) => "this host has no link to a network".to_owned(),
             ([], down) => format!("no link can be used: {}", down.join(", ")),
-            (unused, _) => format!(
-                "no link may be used: a rule, `rove set` or a cap excludes {}",
-                unused.join(", ")
-            ),
+            (unused, _) => {
+                let why = unused.iter().map(|Unused { name, is_capped }| {
+                    if *is_capped {
+                        format!("the cap of {name} is reached")
+                    } else {
+                        format!("a rule or `rove set` excludes {name}")
+                    }
+                });
+                format!("no link may be used: {}", why.collect::<Vec<_>>().join(", "))
+            }
         })
+    }
+
+    /// What to do then.
+    fn cure_of_no_link(&self) -> String {
+        match self.unused.first() {
+            None => "connect this host to a network; the session then goes on".to_owned(),
+            Some(Unused { name, is_capped }) => {
+                let setting = if *is_capped { "cap none" } else { "use always" };
+                format!(
+                    "`rove set link.{name}.{setting}`, or connect this host to another network; \
+                     the session then goes on"
+                )
+            }
+        }
     }
 }
 
+/// The names of `links` if none has a default route, nor leads to one of the `remotes`.
+pub(crate) fn no_route<'a>(
+    links: impl Iterator<Item = &'a Link> + Clone,
+    remotes: &[SocketAddr],
+) -> Vec<String> {
+    let leads = |link: &Link| {
+        let mut remotes = remotes.iter().map(|remote| remote.ip());
+        link.leads_out(true) || link.leads_out(false) || remotes.any(|at| link.reaches(at))
+    };
+    if links.clone().any(leads) {
+        return Vec::new();
+    }
+    links.map(|link| link.name.clone()).collect()
+}
+
 /// Links that cannot be used, each with the reason; at most `max`.
-pub(crate) fn down(links: &[rove_os::links::Link], tunnel: &str, max: usize) -> Vec<String> {
+pub(crate) fn down(links: &[Link], tunnel: &str, max: usize) -> Vec<String> {
     use rove_os::links::LinkKind;
     let is_outside = |kind| !matches!(kind, LinkKind::Loopback | LinkKind::Tunnel);
     let unusable =
@@ -195,7 +243,8 @@ mod tests {
         let silent = || vec![path(Health::Silent { since: NOW }, Some(9_000), Some(9_000))];
         let asked = || Search { links: 1, addresses: 2, ..Search::default() };
         let down = vec!["wlan0 has no carrier".to_owned(), "eth0 is down".to_owned()];
-        let unused = vec!["wwan0".to_owned()];
+        let unused = |is_capped| vec![Unused { name: "wwan0".to_owned(), is_capped }];
+        let no_route = vec!["wlan0".to_owned(), "wwan0".to_owned()];
         let no_name = Search { links: 1, ..Search::default() };
         for (state, search, refused, parts) in [
             (PeerState::Suspended, asked(), None, ["at 2 addresses", "`rove gateway status`"]),
@@ -208,9 +257,24 @@ mod tests {
             ),
             (
                 PeerState::Suspended,
-                Search { unused, ..Search::default() },
+                Search { unused: unused(false), ..Search::default() },
                 None,
-                ["excludes wwan0", "connect this host"],
+                ["excludes wwan0", "`rove set link.wwan0.use always`"],
+            ),
+            (
+                PeerState::Suspended,
+                Search { unused: unused(true), ..Search::default() },
+                None,
+                ["the cap of wwan0 is reached", "`rove set link.wwan0.cap none`"],
+            ),
+            (
+                PeerState::Suspended,
+                Search { no_route, ..asked() },
+                None,
+                [
+                    "no route leads to the gateway: wlan0 and wwan0 are up, but have no default",
+                    "`ip route add default via ROUTER dev wlan0`",
+                ],
             ),
             (
                 PeerState::Down(CloseCode::Revoked),
@@ -229,6 +293,35 @@ mod tests {
                 panic!("{state:?}")
             };
             assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        }
+    }
+
+    #[test]
+    fn links_without_a_route_to_the_gateway_are_known() {
+        let link = |default_v4, routes: &[&str]| Link {
+            index: 2,
+            name: "wlan0".to_owned(),
+            kind: rove_os::links::LinkKind::Wireless,
+            up: true,
+            carrier: true,
+            carrier_ups: 0,
+            dormant: false,
+            mtu: 1_500,
+            addresses: vec!["192.168.1.9/24".parse().unwrap()],
+            deprecated: false,
+            default_v4,
+            default_v6: None,
+            routes: routes.iter().map(|net| net.parse().unwrap()).collect(),
+            attached: Vec::new(),
+        };
+        let at = |remote: &str| [remote.parse().unwrap()];
+        let (far, near) = (at("192.0.2.1:4500"), at("192.168.1.1:4500"));
+        let shut = link(None, &[]);
+        assert_eq!(no_route([&shut, &shut].into_iter(), &far), ["wlan0", "wlan0"]);
+        assert_eq!(no_route([&shut].into_iter(), &[]), ["wlan0"]);
+        assert_eq!(no_route([&shut].into_iter(), &near), [""; 0]);
+        for open in [link(Some(100), &[]), link(None, &["192.0.2.0/24"])] {
+            assert_eq!(no_route([&shut, &open].into_iter(), &far), [""; 0], "{open:?}");
         }
     }
 

@@ -87,8 +87,17 @@ pub(crate) struct Search<'a> {
     pub(crate) announced: &'a [SocketAddr],
     /// Links that cannot be used, each with the reason.
     pub(crate) down: Vec<String>,
-    /// The names of links that must not be used.
-    pub(crate) unused: Vec<String>,
+    /// Links that must not be used.
+    pub(crate) unused: Vec<Unused>,
+    /// The names of the links that a path could start from, if no route leads to the gateway.
+    pub(crate) no_route: Vec<String>,
+}
+
+/// A link that must not be used.
+pub(crate) struct Unused {
+    pub(crate) name: String,
+    /// Its cap is reached. Otherwise a rule or `rove set` excludes it.
+    pub(crate) is_capped: bool,
 }
 
 /// Whether data sent now would arrive, as far as anybody can tell.

@@ -82,7 +82,15 @@ pub fn tell(
         memory_bytes: Some(found.memory_bytes as u64),
         hold: Some(word(persistence.hold)),
         rules: persistence.rules.len() as u64,
+        blocked: None,
     })
+}
+
+/// The address that alone was asked for, with or without a port.
+pub fn address(words: &[String]) -> Option<IpAddr> {
+    let [word] = words else { return None };
+    let with_port = || word.parse().ok().map(|place: SocketAddr| place.ip());
+    word.parse().ok().or_else(with_port)
 }
 
 /// The word for it in the configuration.

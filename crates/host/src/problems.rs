@@ -76,7 +76,8 @@ impl Finding {
                 let to: Vec<String> = to.iter().map(ToString::to_string).collect();
                 let cure = match (is_part, to.first()) {
                     (true, Some(net)) => format!(
-                        "{cure}; or let these packets pass by the tunnel: `rove up --exclude {net}`"
+                        "{cure}; or let these packets pass by the tunnel: `rove down`, then `rove \
+                         up --exclude {net}`"
                     ),
                     (_, _) => cure,
                 };
@@ -304,7 +305,11 @@ mod tests {
         let bypass = Obstacle::Bypass { to, link, rules, is_blocked: false };
         let finding = Finding::of_obstacle(&bypass, "rove0");
         assert!(finding.what.contains("203.0.113.0/24 to eth0") && finding.what.contains("clear"));
-        assert!(finding.cure.ends_with("`rove up --exclude 203.0.113.0/24`"), "{}", finding.cure);
+        assert!(
+            finding.cure.ends_with("`rove down`, then `rove up --exclude 203.0.113.0/24`"),
+            "{}",
+            finding.cure
+        );
         for (chain, cure) in [
             ("ip filter FORWARD", "iptables -I FORWARD -i rove0 -j ACCEPT"),
             ("inet mine forward", "nft insert rule inet mine forward iifname rove0 accept"),

@@ -22,17 +22,17 @@ pub fn since(session: &PeerStatus, now: Instant) -> Option<u64> {
 /// The problem, for the user of the client.
 pub fn at_client(session: &PeerStatus, now: Instant) -> Option<Problem> {
     let what = "another host uses the key of this client".to_owned();
-    let cure = "ask the gateway's operator for an invite with a new name, and run `rove up INVITE` \
-                on one of the two hosts: that gives it a key of its own";
+    let cure = "ask the gateway's operator for an invite with a new name, and on one of the two \
+                hosts run `rove down`, then `rove up INVITE`: that gives it a key of its own";
     problem(what, cure, session, now)
 }
 
 /// The problem, for the gateway's operator. `name` is the client's.
 pub fn at_gateway(name: &str, session: &PeerStatus, now: Instant) -> Option<Problem> {
     let what = format!("two hosts use the key of {name}");
-    let cure = "make an invite with a new name (`rove gateway invite NAME`), and run `rove up \
-                INVITE` on one of the two hosts; if nobody knows the other host, `rove gateway \
-                revoke` the client and invite it anew";
+    let cure = "make an invite with a new name (`rove gateway invite NAME`), and on one of the \
+                two hosts run `rove down`, then `rove up INVITE`; if nobody knows the other host, \
+                `rove gateway revoke` the client and invite it anew";
     problem(what, cure, session, now)
 }
 

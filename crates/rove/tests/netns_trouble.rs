@@ -501,6 +501,40 @@ fn check_and_status_say_alike_what_is_wrong_and_blame_nothing_else() {
     });
 }
 
+/// Other programs' routing rules, and the words about single addresses beside them.
+fn foreign_rules_are_named(lab: &Lab) {
+    let explained = |address: &str| lab.rove("client", &format!("explain {address}")).ok();
+    let uses = "198.51.100.80 uses the tunnel (rove0)";
+    assert!(explained("198.51.100.80:443").contains(uses), "{}", explained("198.51.100.80"));
+    // A rule for a part of the Internet is not one for all of it.
+    for net in ["198.51.100.0/24", "203.0.113.0/24"] {
+        sh(&format!("ip -n client rule add pref 100 to {net} lookup main"));
+        let status = status(lab);
+        let what = format!(
+            "routing sends packets for {net} to to-router, not to the tunnel; Rove blocks them \
+             there"
+        );
+        assert!(status.contains(&what) && !status.contains("0.0.0.0/0"), "{status}");
+        assert!(
+            status.contains(&format!("`rove down`, then `rove up --exclude {net}`")),
+            "{status}"
+        );
+        let blocked = "does not use the tunnel: routing sends its packets to to-router, and \
+                       Rove blocks them there";
+        let address = net.replace("0/24", "80");
+        assert!(explained(&address).contains(blocked), "{}", explained(&address));
+        sh("ip -n client rule del pref 100");
+    }
+    assert_eq!(explained("127.0.0.1"), "127.0.0.1 is an address of this host\n");
+    lab.rove("client", "down").ok();
+    lab.rove("client", "up --route 198.51.100.0/24").ok();
+    let split = "traffic      only 198.51.100.0/24 uses the tunnel";
+    assert!(status(lab).contains(split), "{}", status(lab));
+    let passes = "203.0.113.80 does not use the tunnel: its packets leave on to-router";
+    assert!(explained("203.0.113.80").contains(passes), "{}", explained("203.0.113.80"));
+    lab.rove("client", "down").ok();
+}
+
 #[test]
 fn what_others_do_to_packets_is_named_as_it_is() {
     in_namespace("what_others_do_to_packets_is_named_as_it_is", || {
@@ -509,29 +543,7 @@ fn what_others_do_to_packets_is_named_as_it_is() {
         let _gateway = lab.gateway();
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite}")).ok();
-        let explained = |address: &str| lab.rove("client", &format!("explain {address}")).ok();
-        let uses = "198.51.100.80 uses the tunnel (rove0)";
-        assert!(explained("198.51.100.80:443").contains(uses), "{}", explained("198.51.100.80"));
-        // A rule for a part of the Internet is not one for all of it.
-        for net in ["198.51.100.0/24", "203.0.113.0/24"] {
-            sh(&format!("ip -n client rule add pref 100 to {net} lookup main"));
-            let status = status(&lab);
-            let what = format!(
-                "routing sends packets for {net} to to-router, not to the tunnel; Rove blocks them \
-                 there"
-            );
-            assert!(status.contains(&what) && !status.contains("0.0.0.0/0"), "{status}");
-            assert!(status.contains(&format!("`rove up --exclude {net}`")), "{status}");
-            let passes = "does not use the tunnel: its packets leave on to-router";
-            let address = net.replace("0/24", "80");
-            assert!(explained(&address).contains(passes), "{}", explained(&address));
-            sh("ip -n client rule del pref 100");
-        }
-        lab.rove("client", "down").ok();
-        lab.rove("client", "up --route 198.51.100.0/24").ok();
-        let split = "traffic      only 198.51.100.0/24 uses the tunnel";
-        assert!(status(&lab).contains(split), "{}", status(&lab));
-        lab.rove("client", "down").ok();
+        foreign_rules_are_named(&lab);
 
         // IPv6 that the gateway's host does not have.
         let up = lab.rove("client", "up");

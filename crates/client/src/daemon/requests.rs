@@ -1,6 +1,7 @@
 //! What a client answers on its control socket.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
 use rove_api::{Answer, Changed, Done, Flows, Node, RunningClient};
@@ -16,9 +17,10 @@ use rove_proto::node::{Command, PathStatus};
 
 use super::rehearsal::Rehearsal;
 use super::{Client, Next, news};
-use crate::config::{Config, LinkScheduler, LinkSetting, PathsConfig, Subflows};
+use crate::config::{Config, LinkScheduler, LinkSetting, LinkUse, PathsConfig, Subflows};
+use crate::ranking::Ranked;
 use crate::session_problems;
-use crate::status::{self, Search, Surroundings};
+use crate::status::{self, Search, Surroundings, Unused};
 
 /// Excluded networks that the status names; there may be thousands.
 const EXCLUDED_TOLD: usize = 16;
@@ -100,15 +102,30 @@ impl Client<'_> {
     }
 
     fn flows(&self, meant: &[String]) -> Result<Flows> {
-        flows::tell(Node::Client, &self.data, &self.config.persistence, meant, |key, session| {
-            let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
-            let link = |path: &PathStatus| {
-                let link = self.links.iter().find(|link| path.link == Some(LinkId(link.index)))?;
-                Some((path.id, link.name.clone()))
-            };
-            let links = paths.iter().filter_map(link).collect();
-            Whose { peer: encoding::to_text(&key.0), links, mode: Some(self.config.paths.mode) }
-        })
+        let told = flows::tell(
+            Node::Client,
+            &self.data,
+            &self.config.persistence,
+            meant,
+            |key, session| {
+                let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
+                let link = |path: &PathStatus| {
+                    let link =
+                        self.links.iter().find(|link| path.link == Some(LinkId(link.index)))?;
+                    Some((path.id, link.name.clone()))
+                };
+                let links = paths.iter().filter_map(link).collect();
+                Whose { peer: encoding::to_text(&key.0), links, mode: Some(self.config.paths.mode) }
+            },
+        )?;
+        let address = flows::address(meant).filter(|_| told.flows.is_empty());
+        Ok(Flows { blocked: address.and_then(|address| self.blocks(address)), ..told })
+    }
+
+    /// Whether packets to `address` are blocked on the link where they would leave.
+    fn blocks(&self, address: IpAddr) -> Option<bool> {
+        let link = rove_os::plan::link_to(address).ok()??;
+        Some(self.applier.blocks(address, &link))
     }
 
     fn tell(&mut self, request: &Request) -> Result<Answer> {
@@ -189,6 +206,7 @@ impl Client<'_> {
     fn search(&self) -> Search<'_> {
         let name = resolve::first_name(&self.endpoints);
         let usable = self.ranked.iter().map(|ranked| &ranked.link);
+        let no_route = session_problems::no_route(usable.clone(), &self.reached_at());
         Search {
             want: self.nat64.want_of_family(&self.remotes, usable),
             links: self.ranked.len(),
@@ -196,8 +214,15 @@ impl Client<'_> {
             resolving: name.filter(|_| self.resolver.is_asking()),
             announced: self.membership.announced(),
             down: session_problems::down(&self.links, self.config.interface.as_str(), DOWN_MAX),
-            unused: self.unused.iter().map(|ranked| ranked.link.name.clone()).collect(),
+            unused: self.unused.iter().map(|ranked| self.unused(ranked)).collect(),
+            no_route,
         }
+    }
+
+    fn unused(&self, ranked: &Ranked) -> Unused {
+        let (name, terms) = (ranked.link.name.clone(), &ranked.terms);
+        let is_capped = terms.usage != LinkUse::Never && self.caps.is_reached(&name, terms.cap);
+        Unused { name, is_capped }
     }
 
     /// The connections beside the tunnel, if this host's sockets can be listed.

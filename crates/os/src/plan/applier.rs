@@ -259,6 +259,12 @@ impl Applier {
         obstacle::of(&self.items())
     }
 
+    /// Whether the guard or the kill switch keeps packets of this host to `address` off `link`.
+    /// Limit: single connections and ports are not looked at.
+    pub fn blocks(&self, address: IpAddr, link: &str) -> bool {
+        obstacle::blocks(&self.items(), address, link)
+    }
+
     /// Makes the change of the entry `at`. The first `count` entries are those of the plan.
     pub(super) fn install(
         &mut self,

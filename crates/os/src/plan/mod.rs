@@ -57,7 +57,7 @@ pub use self::{
     leftovers::Leftovers,
     obstacle::Obstacle,
     places::Places,
-    present::{ForeignRule, Standing, link_to},
+    present::{ForeignRule, Standing, is_own, link_to},
     reconcile::Scope,
     routing::close,
     surroundings::is_private,

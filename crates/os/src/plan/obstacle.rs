@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     FILTER_TABLE_PREFIX,
-    item::{Item, Target},
+    item::{Item, Opening, Target},
     present::{ForeignRule, Present, way_out},
 };
 use crate::{error::Error, links, netlink::Netlink, nft};
@@ -69,6 +69,34 @@ pub(super) fn of(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
         }
     }
     Ok(found)
+}
+
+/// Whether a packet filter of `items` keeps packets of this host to `address` off `link`.
+pub(super) fn blocks(items: &[&Item], address: IpAddr, link: &str) -> bool {
+    items.iter().any(|item| {
+        let is_shut = |opening| passes(opening, address, link).is_none();
+        // Of networks in one another the smallest counts.
+        let is_inside = |routes: &[IpNet], opening| {
+            longest(routes.iter(), address) > passes(opening, address, link)
+        };
+        matches!(item, Item::KillSwitch(opening) if is_shut(opening))
+            || matches!(item, Item::Guard(guard) if is_inside(&guard.routes, &guard.opening))
+    })
+}
+
+/// The prefix length of the smallest network with `address` that the filter opens on `link`.
+fn passes(opening: &Opening, address: IpAddr, link: &str) -> Option<u8> {
+    if opening.device == link || opening.own_links.iter().any(|own| own == link) {
+        return Some(u8::MAX);
+    }
+    let lan = opening.lan.iter().filter(|_| opening.allow_lan);
+    let near = lan.chain(&opening.tunnels).filter(|near| near.link == link).map(|near| &near.net);
+    let group = (opening.allow_lan && address.is_multicast()).then_some(u8::MAX);
+    group.or_else(|| longest(opening.destinations.iter().chain(near), address))
+}
+
+fn longest<'a>(nets: impl Iterator<Item = &'a IpNet>, address: IpAddr) -> Option<u8> {
+    nets.filter(|net| net.contains(&address)).map(IpNet::prefix_len).max()
 }
 
 /// The networks of the tunnel whose packets would leave on another link.
@@ -203,6 +231,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::{item::Guard, surroundings::LocalNetwork};
 
     fn chain(table: &str, name: &str, policy: &str) -> Value {
         json!({ "chain": {
@@ -235,6 +264,53 @@ mod tests {
         assert_eq!(found(&[chain("filter", "FORWARD", "accept")]), []);
         assert_eq!(found(&[chain("rove_gateway", "forward", "drop")]), []);
         assert_eq!(drops_forwarded(&json!({ "nftables": "?" }), "rove0"), []);
+    }
+
+    #[test]
+    fn what_a_filter_blocks_is_known_by_destination_and_link() {
+        let nets = |nets: &[&str]| nets.iter().map(|net| net.parse().unwrap()).collect();
+        let near = |link: &str, net: &str| LocalNetwork {
+            link: link.to_owned(),
+            net: net.parse().unwrap(),
+        };
+        let opening = Opening {
+            device: "rove0".to_owned(),
+            destinations: nets(&["203.0.113.0/24"]),
+            lan: vec![near("eth0", "192.0.2.0/24")],
+            own_links: vec!["docker0".to_owned()],
+            ..Opening::default()
+        };
+        let guard = |opening: &Opening| {
+            Item::Guard(Guard {
+                opening: opening.clone(),
+                routes: nets(&["0.0.0.0/1", "192.0.0.0/2", "203.0.113.128/25"]),
+                addresses: Vec::new(),
+                shared_addresses: Vec::new(),
+                translated: Vec::new(),
+                keep_incoming: false,
+                strict_links: Vec::new(),
+            })
+        };
+        let open = Opening { allow_lan: true, ..opening.clone() };
+        let blocked =
+            |item: &Item, address: &str, link| blocks(&[item], address.parse().unwrap(), link);
+        for (address, link, of_guard, of_switch) in [
+            ("198.51.100.80", "eth0", true, true),
+            ("198.51.100.80", "rove0", false, false),
+            ("198.51.100.80", "docker0", false, false),
+            ("203.0.113.80", "eth0", false, false),
+            ("203.0.113.180", "eth0", true, false),
+            ("128.0.0.1", "eth0", false, true),
+            ("2001:db8::1", "eth0", false, true),
+        ] {
+            assert_eq!(blocked(&guard(&opening), address, link), of_guard, "{address} {link}");
+            let switch = Item::KillSwitch(opening.clone());
+            assert_eq!(blocked(&switch, address, link), of_switch, "{address} {link}");
+        }
+        assert!(blocked(&guard(&opening), "192.0.2.9", "eth0"));
+        assert!(!blocked(&guard(&open), "192.0.2.9", "eth0"));
+        assert!(blocked(&guard(&open), "192.0.2.9", "wlan0"));
+        assert!(!blocks(&[], "198.51.100.80".parse().unwrap(), "eth0"));
     }
 
     #[test]

@@ -252,23 +252,34 @@ pub struct ForeignRule {
 /// The link on which the kernel would send an unmarked packet to `address`, and the table that says
 /// so; `None` if on none.
 pub(super) fn way_out(netlink: &mut Netlink, address: IpAddr) -> io::Result<Option<(u32, u32)>> {
+    route_to(netlink, address, |route| {
+        let (mut link, mut table) = (None, u32::from(route.header.table));
+        for attribute in &route.attributes {
+            match attribute {
+                RouteAttribute::Oif(index) => link = Some(*index),
+                RouteAttribute::Table(number) => table = *number,
+                _ => {}
+            }
+        }
+        let is_unicast = route.header.kind == RouteType::Unicast;
+        link.filter(|_| is_unicast).map(|link| (link, table))
+    })
+}
+
+/// What `read` makes of the route that the kernel would use for an unmarked packet to `address`;
+/// `None` if it has none.
+fn route_to<T>(
+    netlink: &mut Netlink,
+    address: IpAddr,
+    read: impl Fn(&RouteMessage) -> Option<T>,
+) -> io::Result<Option<T>> {
     let mut message = RouteMessage::default();
     message.header.address_family = routing::family(address.is_ipv6());
     message.header.destination_prefix_length = if address.is_ipv6() { 128 } else { 32 };
     message.header.flags = RouteFlags::LookupTable;
     message.attributes.push(RouteAttribute::Destination(address.into()));
     let asked = netlink.get(RouteNetlinkMessage::GetRoute(message), |entry| match entry {
-        RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Unicast => {
-            let (mut link, mut table) = (None, u32::from(route.header.table));
-            for attribute in &route.attributes {
-                match attribute {
-                    RouteAttribute::Oif(index) => link = Some(*index),
-                    RouteAttribute::Table(number) => table = *number,
-                    _ => {}
-                }
-            }
-            link.map(|link| (link, table))
-        }
+        RouteNetlinkMessage::NewRoute(route) => read(&route),
         _ => None,
     });
     match asked {
@@ -297,6 +308,18 @@ pub fn link_to(address: IpAddr) -> Result<Option<String>, Error> {
     let Some((index, _)) = found else { return Ok(None) };
     let links = crate::links::snapshot()?;
     Ok(links.into_iter().find(|link| link.index == index).map(|link| link.name))
+}
+
+/// Whether `address` is one of this host.
+///
+/// # Errors
+/// [`Error::Os`] where a sandbox forbids netlink.
+pub fn is_own(address: IpAddr) -> Result<bool, Error> {
+    let is_local = |route: &RouteMessage| (route.header.kind == RouteType::Local).then_some(());
+    let found = route_to(&mut Netlink::open()?, address, is_local);
+    let found =
+        found.map_err(|error| Error::os(format!("ask for the route to {address}"), error))?;
+    Ok(found.is_some())
 }
 
 const fn present(is_there: bool) -> Standing {

@@ -1,10 +1,11 @@
 //! `rove flows`: open connections, in words.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use anyhow::{Result, bail};
 use rove_api::{ClientStatus, Explanation, Flow, Flows, Hold, Node};
 use rove_host::control::{self, AskError, Request};
+use rove_host::flows;
 use rove_host::home::{Home, Role};
 
 use super::output;
@@ -33,15 +34,15 @@ pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
     let flows = reply.flows;
     if flows.is_empty()
         && reply.node == Some(Node::Client)
-        && let Some(address) = address(&args.flow)
+        && let Some(address) = flows::address(&args.flow)
     {
-        return explain_address(home, address, args.json);
+        return explain_address(home, address, reply.blocked == Some(true), args.json);
     }
     if flows.is_empty() {
         bail!("no open connection is known by {:?}: see `rove flows`", args.flow.join(" "));
     }
     if args.json {
-        return output::json(&Explanation { flows, uses_tunnel: None });
+        return output::json(&Explanation { flows, uses_tunnel: None, blocked: None });
     }
     // Whether others are answered tells a destination from a gateway that leads nowhere.
     let is_any_unanswered = flows.iter().any(|flow| !flow.answered);
@@ -53,15 +54,9 @@ pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
     output::print(&texts.join("\n"))
 }
 
-/// The address that alone was asked for, with or without a port.
-fn address(words: &[String]) -> Option<IpAddr> {
-    let [word] = words else { return None };
-    let with_port = || word.parse().ok().map(|place: SocketAddr| place.ip());
-    word.parse().ok().or_else(with_port)
-}
-
 /// Says whether packets of this host to an address use the tunnel, as the kernel routes them now.
-fn explain_address(home: &Home, address: IpAddr, json: bool) -> Result<()> {
+fn explain_address(home: &Home, address: IpAddr, blocked: bool, json: bool) -> Result<()> {
+    let is_own = rove_os::plan::is_own(address)?;
     let status: ClientStatus = control::ask(&home.socket(Role::Client)?, &Request::Status)?;
     let leaves_on = rove_os::plan::link_to(address)?;
     let links = rove_os::links::snapshot()?;
@@ -69,18 +64,49 @@ fn explain_address(home: &Home, address: IpAddr, json: bool) -> Result<()> {
         let mut own = links.iter().filter(|link| link.name == name).flat_map(|l| &l.addresses);
         own.any(|net| status.inner.contains(&net.addr()))
     };
-    let uses_tunnel = leaves_on.as_deref().map(is_inner);
+    let uses_tunnel = leaves_on.as_deref().map(is_inner).or_else(|| is_own.then_some(false));
+    let blocked = blocked && uses_tunnel == Some(false);
     if json {
-        return output::json(&Explanation { flows: Vec::new(), uses_tunnel });
+        return output::json(&Explanation {
+            flows: Vec::new(),
+            uses_tunnel,
+            blocked: Some(blocked),
+        });
     }
-    let open = "no open connection to it is known";
-    output::line(&match (&leaves_on, uses_tunnel) {
-        (Some(link), Some(true)) => format!("{address} uses the tunnel ({link}); {open}"),
-        (Some(link), _) => {
+    let leads = match leaves_on {
+        _ if is_own => Leads::Here,
+        Some(link) if uses_tunnel == Some(true) => Leads::Inside(link),
+        Some(link) if blocked => Leads::Blocked(link),
+        Some(link) => Leads::Outside(link),
+        None => Leads::Nowhere,
+    };
+    output::line(&of_address(address, &leads))
+}
+
+/// Where packets of this host to an address end.
+enum Leads {
+    Here,
+    Inside(String),
+    Blocked(String),
+    Outside(String),
+    Nowhere,
+}
+
+fn of_address(address: IpAddr, leads: &Leads) -> String {
+    match leads {
+        Leads::Here => format!("{address} is an address of this host"),
+        Leads::Inside(link) => {
+            format!("{address} uses the tunnel ({link}); no open connection to it is known")
+        }
+        Leads::Blocked(link) => format!(
+            "{address} does not use the tunnel: routing sends its packets to {link}, and Rove \
+             blocks them there; see `rove status`"
+        ),
+        Leads::Outside(link) => {
             format!("{address} does not use the tunnel: its packets leave on {link}")
         }
-        (None, _) => format!("no packet to {address} leaves: no route leads there"),
-    })
+        Leads::Nowhere => format!("no packet to {address} leaves: no route leads there"),
+    }
 }
 
 /// All that is known of one connection, a line for each.
@@ -191,6 +217,7 @@ fn show(home: &Home, reply: Option<Flows>, args: OutputArgs) -> Result<()> {
             memory_bytes: None,
             hold: None,
             rules: 0,
+            blocked: None,
         }),
         (None, false) if home.config(Role::Gateway).exists() => {
             output::line("the gateway does not run: start it with `rove gateway run`")

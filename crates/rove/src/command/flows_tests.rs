@@ -41,6 +41,7 @@ fn reply(node: Node, flows: &[Flow]) -> Flows {
         memory_bytes: Some(64 << 20),
         hold: Some(Hold::Full),
         rules: 0,
+        blocked: None,
     }
 }
 
@@ -133,6 +134,18 @@ fn it_is_explained_by_what_it_goes() {
         text.contains("  chosen     scheduler round-robin: by each path in its turn\n"),
         "{text}"
     );
+}
+
+#[test]
+fn where_packets_to_an_address_end_is_said() {
+    let eth0 = || "eth0".to_owned();
+    let told = |leads| of_address("192.0.2.7".parse().unwrap(), &leads);
+    assert_eq!(told(Leads::Here), "192.0.2.7 is an address of this host");
+    assert!(told(Leads::Inside("rove0".to_owned())).contains("uses the tunnel (rove0)"));
+    let blocked = told(Leads::Blocked(eth0()));
+    assert!(blocked.contains("sends its packets to eth0, and Rove blocks them"), "{blocked}");
+    assert!(told(Leads::Outside(eth0())).ends_with("its packets leave on eth0"));
+    assert!(told(Leads::Nowhere).ends_with("no route leads there"));
 }
 
 #[test]
