@@ -548,7 +548,7 @@ fn a_kernel_that_looks_up_no_sockets_guards_programs_that_were_refused() {
         let invite = lab.invite("laptop");
         let rules = || sh("nsenter --net=/run/netns/client nft list ruleset");
         lab.rove("client", &format!("up {invite} --kill-switch")).ok();
-        assert_eq!(rules().matches("socket mark").count(), 3, "{}", rules());
+        assert_eq!(rules().matches("socket mark").count(), 4, "{}", rules());
         lab.rove("client", "down").ok();
         refuse_socket_lookups();
         let neighbour = Neighbour::new();
