@@ -522,6 +522,112 @@ fn forged_datagrams_open_nothing_for_programs_that_choose_their_link() {
     });
 }
 
+/// A SYN, and with `signed` one that no closed port answers: with an MD5 option (RFC 2385).
+fn syn(from: SocketAddr, to: SocketAddr, signed: bool) -> Vec<u8> {
+    let mut segment = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    segment.extend([0, 0, 0, 1, 0, 0, 0, 0, if signed { 0xa0 } else { 0x50 }, 2, 0xff, 0xff]);
+    segment.extend([0; 4]);
+    if signed {
+        segment.extend([19, 18]);
+        segment.extend([7; 16]);
+        segment.extend([1, 1]);
+    }
+    let address = |at: SocketAddr| match at.ip() {
+        std::net::IpAddr::V4(at) => at.octets().to_vec(),
+        std::net::IpAddr::V6(at) => at.octets().to_vec(),
+    };
+    let length = u8::try_from(segment.len()).unwrap();
+    let summed = [address(from), address(to), vec![0, 6, 0, length], segment.clone()].concat();
+    let words = summed.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    let sum = !u16::try_from(sum % 0xffff).unwrap();
+    segment[16..18].copy_from_slice(&sum.to_be_bytes());
+    segment
+}
+
+/// Ports of TCP programs in one round: by the link and by its address, in both families.
+const TCP_PROGRAMS: [(usize, bool); 4] = [(0, true), (0, false), (1, true), (1, false)];
+
+/// A neighbour forges a SYN from the server to each of them.
+fn forge_syns(first: u16, signed: bool) {
+    let forge = move || {
+        for ((family, _), port) in TCP_PROGRAMS.into_iter().zip(first..) {
+            let from: SocketAddr = REMOTE[family].parse().unwrap();
+            let to = SocketAddr::new(OWN[family].parse().unwrap(), port);
+            let (domain, protocol) = (socket2::Domain::for_address(to), socket2::Protocol::TCP);
+            let raw = socket2::Socket::new(domain, socket2::Type::RAW, Some(protocol)).unwrap();
+            raw.bind(&SocketAddr::new(from.ip(), 0).into()).unwrap();
+            let packet = syn(from, to, signed);
+            raw.send_to(&packet, &SocketAddr::new(to.ip(), 0).into()).unwrap();
+        }
+    };
+    inside("router", forge).join().unwrap();
+}
+
+/// Programs that choose their link connect to the server. Refusals are the aim.
+fn connect_all(first: u16) -> Vec<socket2::Socket> {
+    let connect = move || {
+        let each = TCP_PROGRAMS.into_iter().zip(first..).map(|((family, by_link), port)| {
+            let to: SocketAddr = REMOTE[family].parse().unwrap();
+            let (domain, kind) = (socket2::Domain::for_address(to), socket2::Type::STREAM);
+            let socket = socket2::Socket::new(domain, kind, None).unwrap();
+            if by_link {
+                socket.bind_device(Some(b"to-router")).unwrap();
+            }
+            let own = SocketAddr::new(OWN[family].parse().unwrap(), port);
+            socket.bind(&own.into()).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let _ = socket.connect(&to.into());
+            socket
+        });
+        each.collect()
+    };
+    inside("client", connect).join().unwrap()
+}
+
+#[test]
+fn forged_syns_open_nothing_for_programs_that_choose_their_link() {
+    in_namespace("forged_syns_open_nothing_for_programs_that_choose_their_link", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("forged SYNs");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        let neighbour = Neighbour::new();
+        let serve = || {
+            let ports = FIRST_PORT..FIRST_PORT + 4;
+            ports.map(|port| TcpListener::bind(("::", port)).unwrap()).collect::<Vec<_>>()
+        };
+        let _servers = inside("client", serve).join().unwrap();
+        let in_clear = || {
+            let seen = neighbour.cable.take().into_iter();
+            let of_server = |to: &String| REMOTE.iter().any(|at| *to == format!("tcp {at}"));
+            seen.filter(of_server).collect::<Vec<_>>()
+        };
+        let split = "--route 198.51.100.0/24 --route 2001:db8:b::/64";
+        for (options, first) in [("", FIRST_PORT + 10), (split, FIRST_PORT + 30)] {
+            let client = up(&lab, options);
+            wait_until("servers answer in both families", || {
+                forge_syns(FIRST_PORT, false);
+                let answers = in_clear();
+                REMOTE.iter().all(|at| answers.contains(&format!("tcp {at}")))
+            });
+            forge_syns(first, true);
+            assert_eq!(in_clear(), [""; 0], "{options:?}: no port answers a signed SYN");
+            let anticipated = connect_all(first);
+            forge_syns(first, false);
+            assert_eq!(in_clear(), [""; 0], "{options:?}: the forged SYN came first");
+            let connecting = connect_all(first + 10);
+            forge_syns(first + 10, false);
+            assert_eq!(in_clear(), [""; 0], "{options:?}: the program's SYN came first");
+            drop((anticipated, connecting));
+            assert_eq!(client.terminate(), Some(0));
+            lab.rove("client", "down");
+        }
+    });
+}
+
 /// From now on nft refuses rules that look up sockets, as on a kernel without
 /// `CONFIG_NFT_SOCKET`.
 fn refuse_socket_lookups() {

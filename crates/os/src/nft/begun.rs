@@ -4,9 +4,10 @@
 //! A connection arrives if it begins with a SYN, an echo request, or a UDP packet to an open socket
 //! or a forwarded port on another link. Other protocols begin nothing.
 //!
-//! A neighbour may forge the UDP packet that would begin a connection, and a program that chooses
-//! its link may then use it. So nothing begins at a local port whose own packet was refused lately:
-//! such a socket asks, and does not serve. Limits: without `CONFIG_NFT_SOCKET`, a UDP packet to no
+//! A neighbour may forge the packet that would begin a connection, and a program that chooses its
+//! link may then use it. So nothing begins at a local port whose own packet was refused lately:
+//! such a socket asks, and does not serve. A SYN as a reply ends what a forged SYN began. Limits:
+//! a change of the guard forgets who asked. Without `CONFIG_NFT_SOCKET`, a UDP packet to no
 //! socket begins a connection, too. A socket is not known before its first packet.
 
 use std::collections::BTreeSet;
@@ -39,7 +40,7 @@ pub(super) const OLDER: &str = "older";
 const TCP_FLAGS: u32 = 0x17;
 const TCP_SYN: u32 = 0x02;
 
-/// Sets of the local addresses and UDP ports whose own packets were refused.
+/// Sets of the protocols, local addresses and ports whose own packets were refused.
 const ASKERS: &str = "askers";
 /// Seconds after which an asker that is silent is forgotten. With less, a program that asks rarely
 /// could be answered in clear. With more, a port that a server takes over has no visitors for long.
@@ -56,7 +57,9 @@ pub(super) fn refuse_askers(table: &mut Table) {
         table.endpoints(&askers(v6), v6, ASKERS_MAX, ASKERS_SECONDS);
     }
     table.chain(REFUSED);
-    table.rules(REFUSED, [false, true].map(note_asker));
+    for v6 in [false, true] {
+        table.rules(REFUSED, asks().map(|asks| [asks, note_asker(v6)].concat()));
+    }
     table.rules(REFUSED, [vec![refuse()]]);
 }
 
@@ -64,17 +67,24 @@ fn askers(v6: bool) -> String {
     format!("{ASKERS}_v{}", if v6 { 6 } else { 4 })
 }
 
-/// A local address and a UDP port, in packets of this direction.
+/// The protocol, the local address and its port, in packets of this direction.
 fn endpoint(v6: bool, way: Way) -> Value {
     let [address, port] = way.local();
     let ip = if v6 { "ip6" } else { "ip" };
-    json!({ "concat": [payload(ip, address), payload("udp", port)] })
+    json!({ "concat": [meta("l4proto"), payload(ip, address), payload("th", port)] })
+}
+
+/// Matches a packet with which a program asks: UDP that answers nothing, or a SYN, also if a forged
+/// one makes it look like an answer.
+fn asks() -> [Rule; 2] {
+    let is_udp = equals(meta("l4proto"), json!("udp"));
+    [vec![is_udp, equals(ct("direction"), json!("original"))], vec![is_syn()]]
 }
 
 fn note_asker(v6: bool) -> Rule {
     let elem = json!({ "elem": { "val": endpoint(v6, Way::Out), "timeout": ASKERS_SECONDS } });
     let note = json!({ "op": "update", "elem": elem, "set": format!("@{}", askers(v6)) });
-    vec![equals(ct("direction"), json!("original")), json!({ "set": note })]
+    vec![json!({ "set": note })]
 }
 
 /// Notes askers whose packets have another link's address and use the tunnel all the same.
@@ -83,13 +93,12 @@ pub(super) fn note_strangers(guard: &GuardRules) -> Vec<Rule> {
         let own = guard.addresses.iter().filter(|own| own.is_ipv6() == v6);
         let own: Vec<String> = own.map(ToString::to_string).collect();
         let source = payload(if v6 { "ip6" } else { "ip" }, "saddr");
-        let is_stranger = matches("!=", source, json!({ "set": own }));
         let on_tunnel = equals(Way::Out.link(), json!(guard.opening.device));
-        let is_udp = equals(meta("l4proto"), json!("udp"));
-        let rule = [vec![on_tunnel, is_udp, is_stranger], note_asker(v6)].concat();
-        (!own.is_empty()).then_some(rule)
+        let is_stranger = [on_tunnel, matches("!=", source, json!({ "set": own }))];
+        let rules = asks().map(|asks| [&is_stranger, &asks[..], &note_asker(v6)].concat());
+        (!own.is_empty()).then_some(rules)
     };
-    [false, true].into_iter().filter_map(note).collect()
+    [false, true].into_iter().filter_map(note).flatten().collect()
 }
 
 /// Tells connections that arrive on a link from those that this host began before the guard, which
@@ -162,7 +171,7 @@ fn has_socket(sockets: Sockets) -> Option<Value> {
 pub(super) fn replies(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
     let mark = set(meta("mark"), MARK_INBOUND);
     let mut rules = of_flows("tcp", &guard.opening.kept, Way::Out, &mark);
-    rules.push(reply_of(MARK_REPLY));
+    rules.extend([reply_of(MARK_REPLY), no_reply()]);
     let Some(flows) = flows else { return rules };
     rules.extend(of_flows("tcp", &flows.incoming, Way::Out, &mark));
     rules.extend(of_flows("tcp", &flows.tcp, Way::Out, &accept()));
@@ -180,6 +189,14 @@ pub(super) fn reply_of(mark: u32) -> Rule {
         equals(meta("mark"), json!(0)),
         set(meta("mark"), mark),
     ]
+}
+
+/// Takes the mark from a connection on which this end sends a SYN without ACK. No server answers
+/// so. A program does, if a forged SYN anticipates its connection (simultaneous open, RFC 9293
+/// section 3.5).
+pub(super) fn no_reply() -> Rule {
+    let is_reply = equals(ct("direction"), json!("reply"));
+    vec![is_reply, equals(ct("mark"), json!(MARK_INBOUND)), is_syn(), set(ct("mark"), 0)]
 }
 
 /// Accepts answers on connections that came in on another link. The mark of the packet would not

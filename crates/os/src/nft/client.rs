@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 use super::{
     begun::{
-        DESTINATIONS, FORWARDED, INCOMING, OLDER, REFUSED, answers, forwarded, incoming,
+        DESTINATIONS, FORWARDED, INCOMING, OLDER, REFUSED, answers, forwarded, incoming, no_reply,
         note_strangers, older, refuse_askers, replies, reply_of, sources,
     },
     packets::{Rule, Sockets, Way, excluded, kind_of_destination, of_flows, on_link, socket},
@@ -378,6 +378,7 @@ fn arrivals(guard: &GuardRules) -> Vec<Rule> {
     rules.extend(to_own_addresses(guard));
     rules.extend(translated_packets(opening));
     rules.push(vec![from_strange_links(opening), jump(INCOMING)]);
+    rules.push(no_reply());
     rules.push(vec![equals(ct("mark"), json!(MARK_INBOUND)), set(meta("mark"), MARK_INBOUND)]);
     rules.extend(visitors(guard));
     rules

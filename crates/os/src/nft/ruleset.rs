@@ -119,13 +119,13 @@ impl Table {
         reference
     }
 
-    /// Adds a set of addresses and ports of one family, which rules fill. It has room for `max`,
-    /// and forgets each after some seconds.
+    /// Adds a set of protocols, addresses and ports of one family, which rules fill. It has room
+    /// for `max`, and forgets each after some seconds.
     pub(super) fn endpoints(&mut self, name: &str, v6: bool, max: u32, seconds: u32) {
         let address = if v6 { "ipv6_addr" } else { "ipv4_addr" };
         self.commands.push(json!({ "add": { "set": {
             "family": self.family, "table": self.name, "name": name,
-            "type": [address, "inet_service"], "flags": ["timeout"],
+            "type": ["inet_proto", address, "inet_service"], "flags": ["timeout"],
             "size": max, "timeout": seconds,
         } } }));
     }
