@@ -42,6 +42,7 @@ fn pipe() -> impl Strategy<Value = PipeConfig> {
                 bit_errors: BitErrors::Delivered(errors),
                 duplicate,
                 reorder: Reorder { probability: reordered, hold_ns },
+                udp: None,
             }
         },
     )

@@ -141,6 +141,7 @@ fn messy() -> LinkConfig {
         bit_errors: super::super::BitErrors::Delivered(1e-4),
         duplicate: 0.05,
         reorder: Reorder { probability: 0.1, hold_ns: 20 * MS },
+        udp: None,
     };
     LinkConfig { up: pipe.clone(), down: pipe }
 }

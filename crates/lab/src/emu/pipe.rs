@@ -3,14 +3,15 @@
 //! A packet passes three stages. It waits in a drop-tail queue bounded in bytes; the serialiser
 //! takes as long for it as the rate says; then its fate is drawn (lost, damaged, doubled, held
 //! back) and it travels for the delay plus jitter. Fate comes after the serialiser so that a
-//! lost packet has used its air time, as on a real radio.
+//! lost packet has used its air time, as on a real radio. A policer of UDP stands before the queue.
 //!
 //! Limits: the rate may change at any time but holds for a packet from when its first bit is
 //! sent; jitter never reorders, only [`Reorder`] does.
 
 use super::changes::Changes;
-use super::frame::Frame;
+use super::frame::{Frame, Protocol};
 use super::loss::{BitErrors, Loss, LossProcess};
+use super::policer::{Bucket, Policer};
 use super::rng::Rng;
 use super::trace::{OPPORTUNITY_BYTES, Trace};
 use super::{MS, SECOND, earliest};
@@ -75,6 +76,9 @@ pub struct PipeConfig {
     pub duplicate: f64,
     /// Overtaking.
     pub reorder: Reorder,
+    /// What UDP gets of it at most, dropped beyond that before the queue; other protocols are not
+    /// limited.
+    pub udp: Option<Policer>,
 }
 
 impl Default for PipeConfig {
@@ -89,6 +93,7 @@ impl Default for PipeConfig {
             bit_errors: BitErrors::None,
             duplicate: 0.0,
             reorder: Reorder::default(),
+            udp: None,
         }
     }
 }
@@ -106,6 +111,8 @@ pub struct PipeStats {
     pub delivered_bytes: u64,
     /// Dropped because the queue was full.
     pub dropped_queue: u64,
+    /// UDP beyond what its policer lets by.
+    pub policed: u64,
     /// Lost by the loss model.
     pub lost: u64,
     /// Dropped for bit errors, or delivered damaged.
@@ -140,6 +147,7 @@ pub(super) struct Pipe<F> {
     remainder: u64,
     /// Running number of the first trace opportunity that is not used up.
     opportunity: u64,
+    bucket: Bucket,
     stats: PipeStats,
 }
 
@@ -176,6 +184,7 @@ impl<F: Frame> Pipe<F> {
             latest_arrival_ns: 0,
             remainder: 0,
             opportunity: 0,
+            bucket: Bucket::default(),
             stats: PipeStats::default(),
         }
     }
@@ -187,6 +196,13 @@ impl<F: Frame> Pipe<F> {
         self.stats.pushed_bytes += bytes;
         if self.carrier == Carrier::Down {
             self.stats.dropped_down += 1;
+            return;
+        }
+        if let Some(policer) = self.config.udp
+            && is_udp(&frame)
+            && !self.bucket.admits(now_ns, policer, bytes)
+        {
+            self.stats.policed += 1;
             return;
         }
         self.settle(now_ns);
@@ -431,6 +447,11 @@ impl<F: Frame> Pipe<F> {
         self.flown += 1;
         self.flight.push(InFlight { arrival_ns, number: self.flown, frame });
     }
+}
+
+/// Whether a policer of UDP counts the frame.
+fn is_udp<F: Frame>(frame: &F) -> bool {
+    frame.endpoints().is_some_and(|ends| ends.protocol == Protocol::Udp)
 }
 
 impl PipeConfig {

@@ -3,6 +3,7 @@
 use super::MS;
 use super::loss::Loss;
 use super::pipe::{PipeConfig, Rate};
+use super::policer::Policer;
 use super::trace::Trace;
 use std::sync::Arc;
 
@@ -80,6 +81,13 @@ impl LinkConfig {
     pub fn loss(mut self, loss: Loss) -> Self {
         self.up.loss = loss;
         self.down.loss = loss;
+        self
+    }
+
+    /// The same link with a policer of UDP in each direction.
+    pub const fn policed(mut self, udp: Policer) -> Self {
+        self.up.udp = Some(udp);
+        self.down.udp = Some(udp);
         self
     }
 
