@@ -24,6 +24,8 @@ const BURSTS_MIN: f64 = 8.0;
 const BURST_MAX: f64 = 3.0;
 /// Part of what arrives that is sent then.
 const TRY: f64 = 0.95;
+/// The same of what was sent, where a new path lost at least half.
+const START_PART: f64 = 0.5;
 /// Datagrams after which an attempt is judged, and the mean of what came before is halved.
 const ENOUGH: f64 = 100.0;
 const MANY: f64 = 1_000.0;
@@ -33,6 +35,8 @@ const MOMENTS_MAX: u8 = 7;
 const ROUNDS_BEFORE: u8 = 1;
 /// More than this is never taken for the usual loss of a path.
 const USUAL_MAX: f64 = 0.25;
+/// Bursts overrun a policer only if this part of the rate is sent.
+const BURSTS_SENT: f64 = 0.25;
 /// For so long the rate does not grow after a ceiling was found, and twice as long if that comes
 /// soon again,
 const HOLD_FIRST: Duration = Duration::from_secs(2);
@@ -203,6 +207,17 @@ impl Ceiling {
         }
     }
 
+    /// A new path lost the part `loss`, at least half, and `arrived` bytes per second came. Sends a
+    /// little less than that and twice as much in turns. Returns the rate to send at from now on.
+    pub(super) fn doubt_start(&mut self, loss: f64, arrived: f64) -> f64 {
+        self.forget();
+        let (counts, feedbacks) = ([(0.0, 0.0); 2], (0, 0));
+        let (before, part, moments, rounds) = (loss, START_PART, 0, 0);
+        let attempt = Attempt { before, arrived, part, counts, feedbacks, moments, rounds };
+        self.attempt = Some(attempt);
+        TRY * arrived
+    }
+
     /// Is more lost than usual?
     fn watch(&mut self, rate: f64, arrived: f64) -> Option<f64> {
         let (lost, all) = self.counts;
@@ -279,6 +294,14 @@ impl Controller {
         rate * (1.0 - loss) / (1.0 - usual)
     }
 
+    /// Bytes per second that arrived of a sender that had not always something to send, and perhaps
+    /// overran a policer with its bursts: more is lost than paths lose by themselves.
+    fn arrived_of_bursts(&self, now: Instant) -> Option<f64> {
+        let (loss, arrived) = (self.round.loss(), self.round.delivered_per_second(now));
+        let sent = arrived / (1.0 - loss);
+        (loss > USUAL_MAX && sent >= BURSTS_SENT * self.rate).then_some(arrived)
+    }
+
     /// Whether what was lost in the last round, of which `arrived` bytes per second came, was lost
     /// because too much is sent.
     pub(super) fn heed_ceiling(&mut self, now: Instant, arrived: Option<f64>) {
@@ -286,6 +309,7 @@ impl Controller {
             return;
         }
         let bytes = (self.round.delivered, self.round.lost);
+        let arrived = arrived.or_else(|| self.arrived_of_bursts(now));
         self.ceiling.note_bursts(bytes, self.round.feedbacks, self.datagram);
         if let Some(rate) =
             self.ceiling.round(now, bytes, self.round.feedbacks, self.datagram, self.rate, arrived)

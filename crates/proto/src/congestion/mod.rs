@@ -68,6 +68,9 @@ const STARTUP_ROUNDS: u8 = 3;
 const STARTUP_LOSS: f64 = 0.02;
 /// and so many feedbacks report losses (`BBRStartupFullLossCnt`), the rate is found at once.
 const STARTUP_LOSSES: u32 = 6;
+/// If this part is lost, feedbacks of several rounds in a row count together: where little arrives,
+/// a round has few.
+const STARTUP_LOSS_HEAVY: f64 = 0.5;
 /// A queue of half a round trip on a new path is one, but of no less and no more seconds than
 /// these.
 const STARTUP_QUEUE: (f64, f64) = (0.008, 0.040);
@@ -160,8 +163,9 @@ pub struct Controller {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Phase {
     /// New, or not used for long. The rate proved so far, before this round; rounds since it grew;
-    /// what it carried before, if that is known; the rate at which it begins at least.
-    Startup { best: f64, flat: u8, known: Option<f64>, first: f64 },
+    /// feedbacks with losses in the rounds in a row that lost much; what it carried before, if that
+    /// is known; the rate at which it begins at least.
+    Startup { best: f64, flat: u8, losses: u32, known: Option<f64>, first: f64 },
     /// Its queue is long from having sent too much; in so many rounds its rate shows fully.
     Drain { rounds: u8 },
     /// Its rate is known.
@@ -174,7 +178,7 @@ impl Controller {
     /// The controller of a path on which nothing was sent; `trip` is its round trip, if known.
     pub fn new(now: Instant, trip: Option<Duration>) -> Self {
         let mut new = Self {
-            phase: Phase::Startup { best: 0.0, flat: 0, known: None, first: 0.0 },
+            phase: Phase::Startup { best: 0.0, flat: 0, losses: 0, known: None, first: 0.0 },
             rate: 0.0,
             pace: 0.0,
             next_at: now,
@@ -315,7 +319,7 @@ impl Controller {
         let known = known.map(|rate| rate.max(RATE_RANGE.0));
         // What a new path proved to carry does not bound what it is tried with.
         let first = if at_once { known.unwrap_or(self.rate) } else { 0.0 };
-        self.phase = Phase::Startup { best: 0.0, flat: 0, known, first };
+        self.phase = Phase::Startup { best: 0.0, flat: 0, losses: 0, known, first };
         self.rate = 0.0;
         self.queue = Queue::default();
         self.fast.forget();
@@ -361,11 +365,13 @@ impl Controller {
 
     fn end_round(&mut self, now: Instant) {
         match self.phase {
-            Phase::Startup { best, flat, known, first } => {
+            Phase::Startup { best, flat, losses, known, first } => {
                 let has_grown = self.rate >= best * STARTUP_GROWTH;
                 let flat = if has_grown || self.round.is_limited { 0 } else { flat + 1 };
                 let best = if has_grown { self.rate } else { best };
-                self.phase = Phase::Startup { best, flat, known, first };
+                let is_heavy = self.round.loss() > STARTUP_LOSS_HEAVY;
+                let losses = if is_heavy { losses + self.round.feedbacks.1 } else { 0 };
+                self.phase = Phase::Startup { best, flat, losses, known, first };
                 // A sender may have too little for a whole round and still overrun the path with
                 // each of its bursts: they leave at a multiple of the rate.
                 let is_overrun = !has_grown
@@ -373,11 +379,17 @@ impl Controller {
                     && self.round.feedbacks.1 >= STARTUP_LOSSES;
                 if flat >= STARTUP_ROUNDS || is_overrun {
                     self.found(now, self.with_usual_loss(self.rate / (1.0 - self.round.loss())));
+                } else if self.round.is_limited && !has_grown && losses >= STARTUP_LOSSES {
+                    let arrived = self.round.delivered_per_second(now);
+                    let rate = self.ceiling.doubt_start(self.round.loss(), arrived);
+                    self.found(now, rate);
                 }
             }
             Phase::Drain { rounds } => {
-                let most = self.with_usual_loss(self.round.rate_most / (1.0 - self.round.loss()));
-                self.rate = self.rate.max(most);
+                if !self.ceiling.tries() {
+                    let left = self.round.rate_most / (1.0 - self.round.loss());
+                    self.rate = self.rate.max(self.with_usual_loss(left));
+                }
                 self.queue_before = self.queue.least();
                 let is_over = rounds <= 1 || self.queue.least() <= self.target();
                 self.phase =

@@ -88,6 +88,12 @@ impl Round {
         now.saturating_since(self.began).as_secs_f64()
     }
 
+    /// Bytes per second that arrived in all of it, however little was sent.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip")]
+    pub(super) fn delivered_per_second(&self, now: Instant) -> f64 {
+        self.delivered as f64 / self.age(now).max(ROUND_MIN.as_secs_f64())
+    }
+
     /// It is sent at `pace` bytes per second from now on.
     pub(super) const fn paced(&mut self, pace: f64) {
         self.paces.0 = self.paces.0.min(pace);
