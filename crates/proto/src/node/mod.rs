@@ -23,7 +23,7 @@ mod timers;
 
 pub use crate::peer::{ALARM_TIME, PeerConfig, Reason, SharedKey, SideConfig};
 pub use crate::tunnel::{
-    Config, Event, Link, PathStatus, PeerState, PeerStatus, PolicedLink, StreamTo,
+    Config, Event, Link, PathStatus, PeerState, PeerStatus, PolicedLink, Remedy, StreamTo,
 };
 pub use command::Command;
 pub use flows::{FLOWS_PER_PAGE, FlowsFrom, FlowsPage};

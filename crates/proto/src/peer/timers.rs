@@ -123,6 +123,7 @@ const TIMERS: &[Timer] = &[
         |p, _| p.tunnel.connector()?.listening.due(),
         |p, cx| p.tunnel.ask_for_stream(cx),
     ),
+    timer(Reason::Trust, |p, _| p.tunnel.plan().policing_due(), |p, cx| p.tunnel.judge_udp(cx)),
     timer(
         Reason::Trust,
         |p, _| p.tunnel.connector()?.distrusted.due(),

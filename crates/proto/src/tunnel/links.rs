@@ -260,6 +260,7 @@ impl Tunnel {
             && (&connector.streams, connector.streams_alone) != (&streams, alone)
         {
             (connector.streams, connector.streams_alone) = (streams, alone);
+            connector.policing.keep_only(&connector.streams);
             self.try_new_ways(cx);
             self.follow_by_stream(cx);
         }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::policing::PolicedLink;
 use crate::congestion::status::ControllerStatus;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
@@ -17,10 +18,6 @@ use crate::recovery::rate::Rate;
 use crate::session::runs::SharedKey;
 use crate::time::{Duration, Instant};
 use crate::wire::control::Lease;
-
-/// A policer was noticed within this time, or it is gone: a controller feels for its rate at least
-/// every 36 s.
-const LASTS: Duration = Duration::from_secs(60);
 
 /// The state of a session, as people read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,26 +127,6 @@ pub struct PathStatus {
     pub heard_at: Option<Instant>,
     /// Since when an answer has been owed by the peer.
     pub unanswered_since: Option<Instant>,
-}
-
-/// A link that polices UDP.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct PolicedLink {
-    /// The link.
-    pub link: LinkId,
-    /// What passes, in kilobits per second.
-    pub kbps: u32,
-    /// When that was noticed first.
-    pub since: Instant,
-    /// When it was noticed last.
-    pub told_at: Instant,
-}
-
-impl PolicedLink {
-    /// Whether it still does, as far as anybody can tell.
-    pub fn lasts(&self, now: Instant) -> bool {
-        now.saturating_since(self.told_at) < LASTS
-    }
 }
 
 impl PathStatus {

@@ -59,7 +59,7 @@ pub(crate) struct PathPlan<'a> {
 /// How good a path is, the least first; the same for all of a gateway's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Rank {
-    /// A stream is for where UDP does not work.
+    /// A stream is for where UDP does not work: by a link that drops UDP, UDP is.
     stream: bool,
     /// Whether its link did badly of late.
     distrusted: bool,
@@ -95,12 +95,14 @@ impl PathPlan<'_> {
     pub(crate) fn rank(&self, path: &Path) -> Rank {
         let stream = path.transport() == Transport::Stream;
         let Some(connector) = self.connector else {
+            // The client decides: what it prefers is not left for anything better.
+            let stream = stream && !path.is_preferred();
             return Rank { stream, distrusted: false, link: 0, elsewhere: false };
         };
         let link = connector.links.iter().position(|link| Some(link.id) == path.link);
         let wanted = connector.announced_for(path.route.remote);
         Rank {
-            stream,
+            stream: stream != connector.policing.prefers_stream(path.link),
             distrusted: connector.distrusted.has(path.link),
             link: link.unwrap_or(usize::MAX),
             elsewhere: wanted.is_some_and(|wanted| match path.transport() {
@@ -251,7 +253,9 @@ impl PathPlan<'_> {
     /// Whether data goes by a stream for want of UDP, which is wanted.
     pub(crate) fn is_without_udp(&self) -> bool {
         let Some(connector) = self.connector else { return self.paths.is_on_stream() };
-        self.paths.is_on_stream() && !connector.streams_alone
+        let is_chosen =
+            || self.paths.active().is_some_and(|it| connector.policing.prefers_stream(it.link));
+        self.paths.is_on_stream() && !connector.streams_alone && !is_chosen()
     }
 
     /// Whether by each link there is a path to each of the gateway's addresses. Streams are one per

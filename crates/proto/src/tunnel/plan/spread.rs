@@ -54,6 +54,8 @@ impl PathPlan<'_> {
         for _ in 0..more {
             ways.extend(&again);
         }
+        let in_use = connector.candidate_of(active.link, &active.route);
+        ways.extend(connector.policing.streams().filter(|way| Some(*way) != in_use));
         (ways, SPARES_MAX)
     }
 
@@ -127,6 +129,9 @@ impl PathPlan<'_> {
         }
         if path.congestion.is_none() && !self.outlives_others(path) {
             return false;
+        }
+        if connector.policing.is_tried(connector.candidate_of(path.link, &path.route)) {
+            return true;
         }
         let able = || self.paths.iter().filter(|other| other.link == path.link && other.is_able());
         // One that was silent just now keeps its share, unless another takes its place. Nearly
