@@ -10,11 +10,11 @@ use std::time::Duration;
 use rove_api::Problem;
 use rove_proto::error::CloseCode;
 use rove_proto::id::Transport;
-use rove_proto::node::{PeerState, PeerStatus};
+use rove_proto::node::{PeerState, PeerStatus, Remedy};
 use rove_proto::time::Instant;
 
 use crate::config::TransportChoice;
-use crate::status::{Search, Surroundings, Unused, is_carrying};
+use crate::status::{Search, Surroundings, Unused, is_carrying, limits_udp, megabits};
 use rove_host::data::Forbidden;
 use rove_host::sessions::transport;
 use rove_host::time::wall_clock;
@@ -34,7 +34,8 @@ pub(crate) fn problems(
 ) -> Vec<Problem> {
     // A known cause says more than that UDP gets no answer.
     let udp = rove_host::problems::forbidden(forbidden, TRANSPORT)
-        .or_else(|| stands_in(peer, around, by_stream));
+        .or_else(|| stands_in(peer, around, by_stream))
+        .or_else(|| limited(peer, now, around));
     not_carrying(peer, now, around).into_iter().chain(udp).collect()
 }
 
@@ -136,7 +137,8 @@ fn stands_in(
 ) -> Option<Problem> {
     let path = peer.paths.first().filter(|path| path.in_use)?;
     let is_stream = path.route.socket.transport() == Transport::Stream;
-    if !is_stream || around.paths.transport != TransportChoice::Auto {
+    let is_faster = path.link.is_some_and(|link| limits_udp(peer, link.0));
+    if !is_stream || is_faster || around.paths.transport != TransportChoice::Auto {
         return None;
     }
     Some(Problem {
@@ -152,6 +154,27 @@ fn stands_in(
         cure: "use another network, or let these firewalls pass UDP to the gateway's port; Rove \
                tries UDP again by itself"
             .to_owned(),
+    })
+}
+
+/// A link limits UDP, and no stream helps.
+fn limited(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Option<Problem> {
+    let policed = peer.policed.iter().find(|policed| policed.lasts(now))?;
+    let link = around.links.get(&policed.link.0)?;
+    let cure = match policed.remedy {
+        Remedy::Trying | Remedy::Stream | Remedy::Gone => return None,
+        Remedy::InVain => "use another network: TCP was tried there and carries no more",
+        Remedy::None if around.paths.transport == TransportChoice::Udp => {
+            "allow TCP: `rove down`, then `rove up --transport auto`"
+        }
+        Remedy::None => "let the gateway listen for TCP on port 443",
+    };
+    Some(Problem {
+        part: Some(TRANSPORT.to_owned()),
+        what: format!("{link} lets about {} of UDP through", megabits(policed.kbps)),
+        since: wall_clock().0.saturating_sub(now.saturating_since(policed.since).as_secs()),
+        cause: "this network seems to drop UDP beyond that rate".to_owned(),
+        cure: cure.to_owned(),
     })
 }
 
@@ -227,6 +250,8 @@ pub(crate) fn down(links: &[Link], tunnel: &str, max: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use rove_host::samples::{NOW, path, peer};
+    use rove_proto::id::LinkId;
+    use rove_proto::node::PolicedLink;
     use rove_proto::path::Health;
 
     use super::*;
@@ -354,6 +379,32 @@ mod tests {
             let mut around = around();
             around.paths.transport = transport;
             assert_eq!(problems(&peer, NOW, &around, Some(7), None).len(), count, "{transport:?}");
+        }
+    }
+    #[test]
+    fn limited_udp_is_a_problem_where_tcp_does_not_help() {
+        let links = std::collections::BTreeMap::from([(7, "eth7".to_owned())]);
+        let told = |transport, remedy| {
+            let (link, since, told_at) = (LinkId(7), NOW, NOW);
+            let policed = vec![PolicedLink { link, kbps: 940, since, told_at, remedy }];
+            let good = vec![path(Health::Good, Some(0), None)];
+            let peer = PeerStatus { policed, ..peer(PeerState::Up, good) };
+            let mut around = Surroundings { links: &links, ..around() };
+            around.paths.transport = transport;
+            problems(&peer, NOW, &around, None, None).pop()
+        };
+        let (auto, udp) = (TransportChoice::Auto, TransportChoice::Udp);
+        for (transport, remedy, cure) in [
+            (auto, Remedy::InVain, "another network"),
+            (auto, Remedy::None, "port 443"),
+            (udp, Remedy::None, "`rove up --transport auto`"),
+        ] {
+            let problem = told(transport, remedy).unwrap();
+            assert_eq!(problem.what, "eth7 lets about 0.9 Mbit/s of UDP through");
+            assert!(problem.cure.contains(cure), "{problem:?}");
+        }
+        for remedy in [Remedy::Trying, Remedy::Stream, Remedy::Gone] {
+            assert!(told(auto, remedy).is_none(), "{remedy:?}");
         }
     }
 }

@@ -13,7 +13,7 @@ use rove_os::links::Link;
 use rove_os::plan::Dns;
 use rove_proto::error::CloseCode;
 use rove_proto::id::{SocketId, Transport};
-use rove_proto::node::{PathStatus, PeerState, PeerStatus};
+use rove_proto::node::{PathStatus, PeerState, PeerStatus, PolicedLink, Remedy};
 use rove_proto::path::Health;
 use rove_proto::time::Instant;
 
@@ -141,9 +141,7 @@ pub(crate) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         recovery: Some(paths.recovery),
         manager: Some(paths.manager),
         subflows: Some(paths.subflows.number()),
-        links: links
-            .map(|ranked| link(ranked, limits_udp(peer, now, ranked.link.index), around))
-            .collect(),
+        links: links.map(|ranked| link(peer, ranked, around)).collect(),
         dns: around.dns.servers.clone(),
         dns_domains: around.dns.domains.clone(),
         portals: around.portals.iter().map(told_portal).collect(),
@@ -156,10 +154,11 @@ fn told_portal(portal: &Portal) -> api::Portal {
 }
 
 /// What is known of a link, and why it is used as it is.
-fn link(ranked: &Ranked, limits: bool, around: &Surroundings<'_>) -> api::Link {
+fn link(peer: &PeerStatus, ranked: &Ranked, around: &Surroundings<'_>) -> api::Link {
     let Ranked { link, standing, signal, terms, usage, is_going } = ranked;
     let used = terms.cap.and_then(|_| around.used.get(&link.name));
     let is_full = terms.cap.zip(used).is_some_and(|(cap, used)| *used >= cap.bytes);
+    let limits = limits_udp(peer, link.index);
     let is_held_back = *usage != LinkUse::Always;
     let why = match terms.by {
         _ if is_full => Some("its cap is reached"),
@@ -267,31 +266,39 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
     }
 }
 
-/// Says that the session carries. If links limit UDP, names the first one and what people can try.
+/// That it carries, and of the first link that limits UDP what is done about it.
 fn carrying_by(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
     let limited = peer.policed.iter().filter(|policed| policed.lasts(now));
     let named = limited.filter_map(|policed| Some((policed, around.links.get(&policed.link.0)?)));
     let Some((policed, link)) = named.min_by_key(|(policed, _)| policed.since) else {
         return "carrying".to_owned();
     };
-    format!(
-        "carrying; for {} UDP has seemed limited to {} on {link}: try `rove up --transport tcp`",
-        seconds(now.saturating_since(policed.since)),
-        megabits(policed.kbps),
-    )
+    let time = seconds(now.saturating_since(policed.since));
+    let limit = format!(
+        "carrying; for {time} UDP has seemed limited to {} on {link}",
+        megabits(policed.kbps)
+    );
+    match policed.remedy {
+        Remedy::Trying => format!("{limit}; trying TCP there"),
+        Remedy::Stream => format!("{limit}; TCP carries more there, and UDP is tried again"),
+        Remedy::InVain => format!("{limit}, and TCP carries no more there"),
+        Remedy::None => format!("{limit}, and no TCP path may be used"),
+        Remedy::Gone => "carrying".to_owned(),
+    }
 }
 
 /// A rate as people say it.
-fn megabits(kbps: u32) -> String {
+pub(crate) fn megabits(kbps: u32) -> String {
     format!("{:.1} Mbit/s", f64::from(kbps) / 1e3)
 }
 
-/// What `rove paths` and `rove status` call such a link.
+/// What `rove paths` and `rove status` call a link where TCP carries because UDP is limited.
 const LIMITS_UDP: &str = "limits UDP";
 
-/// Whether UDP seems limited on that link.
-fn limits_udp(peer: &PeerStatus, now: Instant, link: u32) -> bool {
-    peer.policed.iter().any(|policed| policed.link.0 == link && policed.lasts(now))
+/// Whether a stream carries on that link in place of UDP.
+pub(crate) fn limits_udp(peer: &PeerStatus, link: u32) -> bool {
+    let by_stream = |it: &PolicedLink| it.remedy == Remedy::Stream && it.link.0 == link;
+    peer.policed.iter().any(by_stream)
 }
 
 impl Search<'_> {
@@ -330,20 +337,20 @@ pub(crate) fn paths(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
         around.ranked.iter().chain(around.unused).map(|ranked| &ranked.link).collect();
     let told = told_paths(peer, now, around.streams, &links);
     let told = told.into_iter().zip(&peer.paths);
-    let limits = |path: &PathStatus| path.link.is_some_and(|id| limits_udp(peer, now, id.0));
-    told.map(|(told, path)| client_path(told, path, limits(path), around)).collect()
+    told.map(|(told, path)| client_path(peer, told, path, around)).collect()
 }
 
 /// The path with what a client knows of the link that it starts from.
 fn client_path(
+    peer: &PeerStatus,
     told: Path,
     path: &PathStatus,
-    limits: bool,
     around: &Surroundings<'_>,
 ) -> ClientPath {
     let rank = path.link.and_then(|id| around.ranked.iter().position(|r| r.link.index == id.0));
     let ranked = rank.and_then(|rank| around.ranked.get(rank));
     let state = ranked.and_then(|ranked| ranked.standing.label());
+    let limits = path.link.is_some_and(|link| limits_udp(peer, link.0));
     let held = |portal: &&Portal| path.link.is_some_and(|link| link.0 == portal.index);
     ClientPath {
         path: told,

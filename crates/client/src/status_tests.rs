@@ -2,7 +2,6 @@
 
 use rove_host::samples::{NOW, path, peer};
 use rove_proto::id::LinkId;
-use rove_proto::node::PolicedLink;
 
 use super::*;
 
@@ -86,23 +85,29 @@ fn a_path_on_which_only_small_packets_arrive_does_not_carry() {
 }
 
 #[test]
-fn a_link_that_limits_udp_is_named_with_what_to_try() {
+fn a_link_that_limits_udp_is_named_with_what_is_done() {
     let links = BTreeMap::from([(7, "eth7".to_owned())]);
-    let says = |ago_s: u64| {
-        let since = Instant::from_nanos(NOW.as_nanos() - 80_000_000_000);
+    let says = |remedy, ago_s: u64| {
+        let since = Instant::from_nanos(NOW.as_nanos() - 40_000_000_000);
         let told_at = Instant::from_nanos(NOW.as_nanos() - ago_s * 1_000_000_000);
-        let policed = vec![PolicedLink { link: LinkId(7), kbps: 940, since, told_at }];
+        let policed = vec![PolicedLink { link: LinkId(7), kbps: 940, since, told_at, remedy }];
         let paths = vec![path(Health::Good, Some(0), None)];
         let peer = PeerStatus { policed, ..peer(PeerState::Up, paths) };
         let around = Surroundings { links: &links, ..around() };
-        assert_eq!(limits_udp(&peer, NOW, 7), ago_s < 60);
-        assert!(!limits_udp(&peer, NOW, 8));
+        assert_eq!(limits_udp(&peer, 7), remedy == Remedy::Stream);
         status(&peer, NOW, &around).doing
     };
-    let told = "carrying; for 80 s UDP has seemed limited to 0.9 Mbit/s on eth7: \
-                try `rove up --transport tcp`";
-    assert_eq!(says(3), told);
-    assert_eq!(says(70), "carrying");
+    for (remedy, part) in [
+        (Remedy::Trying, "for 40 s UDP has seemed limited to 0.9 Mbit/s on eth7; trying TCP"),
+        (Remedy::Stream, "TCP carries more there, and UDP is tried again"),
+        (Remedy::InVain, "TCP carries no more there"),
+        (Remedy::None, "no TCP path may be used"),
+    ] {
+        let doing = says(remedy, 3);
+        assert!(doing.starts_with("carrying; ") && doing.contains(part), "{doing}");
+        let is_over = matches!(remedy, Remedy::None | Remedy::InVain);
+        assert_eq!(says(remedy, 70) == "carrying", is_over, "{remedy:?}");
+    }
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //!
 //! A file calls files of the groups below its own; `cargo xtask tidy` rejects circles:
 //! - `established` (answers to handshakes), `challenges` (claims and proofs of addresses);
-//! - `silence` (paths that owe an answer), `feedback` (about what arrived), `stream_trial` (a stream
-//!   beside UDP that is policed);
+//! - `silence` (paths that owe an answer), `feedback` (about what arrived), `stream_trial` (where
+//!   UDP is policed);
 //! - `links` (the shell's links, sockets and addresses), `announce` (the gateway's addresses),
 //!   `restart`, `rest` (long idle sessions), `sharing` (paths that carry together), `retransmit`;
 //! - `connect` (a client's handshakes), `keepalive` (NAT timeouts), `standby` (make before break);
@@ -13,9 +13,9 @@
 //! - state, and queries on it: `paths`, `plan` (how good each path is, when it is asked, which are
 //!   kept), `connector` (handshakes), `announced` (the gateway's addresses and networks), `trust`
 //!   (links that did badly), `unanswered` (links that never answered), `turns` (addresses that are
-//!   asked by turns), `candidate` (a way to the gateway), `policing` (links that police UDP), `lost` (queue of lost packets),
-//!   `last_words` (last feedback of paths that are gone), `listening` (a client that only
-//!   receives), `status`; and `context`.
+//!   asked by turns), `candidate` (a way to the gateway), `policing` (links that police UDP), `lost`
+//!   (queue of lost packets), `last_words` (last feedback of paths that are gone), `listening` (a
+//!   client that only receives), `status`; and `context`.
 
 use crate::crypto::Status;
 use crate::id::{PeerKey, SessionIndex};
