@@ -30,6 +30,7 @@ fn every_control_fails() {
             "subnets" => &["checksum_ok"],
             "roam-gateway" => &["last_back_ms", "lost_packets"],
             "udp-blocked" => &["connect_ms", "transports_ok"],
+            "udp-policed" => &["policed_share_min", "transports_ok"],
             "both-move" => &["still_ms_max"],
             "persist" => &["died"],
             "disconnects" | "commute" => &["goodput_share", "checksum_ok"],

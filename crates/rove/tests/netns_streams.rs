@@ -85,6 +85,36 @@ fn without_udp_it_goes_by_tcp_and_back_when_udp_works() {
 }
 
 #[test]
+fn where_a_network_limits_udp_tcp_takes_over() {
+    in_namespace("where_a_network_limits_udp_tcp_takes_over", || {
+        need_program("limited UDP", "nft");
+        let lab = Lab::new("limited UDP");
+        let _gateway = lab.gateway();
+        // Large enough that it lasts for a trial, once TCP carries.
+        let (large, len) = ("198.51.100.80:81", 150_000_000);
+        serve_pattern("server", large, len);
+        block(&[
+            "meta l4proto udp limit rate over 125 kbytes/second burst 30 kbytes drop",
+            "meta nfproto ipv6 drop",
+        ]);
+        let invite = lab.invite("laptop");
+        assert_eq!(lab.rove("client", &format!("up {invite}")).ok(), UP);
+        assert_eq!(transport(&lab), "udp");
+        let began = std::time::Instant::now();
+        assert_eq!(download("client", large).unwrap().len(), len);
+        let took = began.elapsed();
+        let by = transport(&lab);
+        assert!(["tcp", "mptcp"].contains(&by.as_str()), "{by} after {took:?}");
+        // It is twenty minutes by UDP.
+        assert!(took < Duration::from_secs(60), "{took:?}");
+        let told = lab.rove("client", "status").ok();
+        assert!(told.contains("UDP has seemed limited to 1.0 Mbit/s on to-router"), "{told}");
+        let told = lab.rove("client", "paths").ok();
+        assert!(told.contains("limits UDP"), "{told}");
+    });
+}
+
+#[test]
 fn where_only_443_is_open_it_goes_by_tls() {
     in_namespace("where_only_443_is_open_it_goes_by_tls", || {
         need_program("one open port", "nft");

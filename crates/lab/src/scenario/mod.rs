@@ -67,6 +67,7 @@ pub mod testbed;
 mod text;
 mod tunnel;
 mod udp_blocked;
+mod udp_policed;
 mod voip;
 
 use crate::emu::{LinkConfig, MS, SECOND};
@@ -93,6 +94,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &subnets::Subnets,
     &hop::Hop,
     &udp_blocked::UdpBlocked,
+    &udp_policed::UdpPoliced,
     &both_move::BothMove,
     &persist::Persist,
     &disconnects::Disconnects,

@@ -81,6 +81,7 @@ pub(crate) fn quick(scenario: &str) -> Vec<String> {
         "hop" => &["hops=1"],
         "roam-gateway" => &[],
         "udp-blocked" => &["starts=1", "cell=only-proxy"],
+        "udp-policed" => &["network=policed", "transfer=down"],
         "persist" => &["mode=off", "gap=1", "megabytes=10", "baseline=false"],
         "disconnects" => &["mode=off", "outages=1", "seconds=1", "megabytes=14"],
         "commute" => &["mode=off", "outages=1", "megabytes=14"],
