@@ -13,7 +13,7 @@
 //! - state, and queries on it: `paths`, `plan` (how good each path is, when it is asked, which are
 //!   kept), `connector` (handshakes), `announced` (the gateway's addresses and networks), `trust`
 //!   (links that did badly), `unanswered` (links that never answered), `turns` (addresses that are
-//!   asked by turns), `candidate` (a way to the gateway), `policing` (links that police UDP), `lost`
+//!   asked by turns), `candidate` (a way to the gateway), `policing` (policed links), `lost`
 //!   (queue of lost packets), `last_words` (last feedback of paths that are gone), `listening` (a
 //!   client that only receives), `status`; and `context`.
 
