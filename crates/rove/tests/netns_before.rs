@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
 use support::capture::Capture;
 use support::netns::{Lab, Running, in_namespace, inside, need_program, sh, wait_until};
@@ -133,7 +134,7 @@ impl Program {
 }
 
 enum Connection {
-    Tcp(TcpStream, #[expect(dead_code, reason = "it is only to be there")] Option<OwnedFd>),
+    Tcp(TcpStream, Option<OwnedFd>),
     Udp(UdpSocket, SocketAddr),
 }
 
@@ -157,18 +158,26 @@ fn connections(to: SocketAddr) -> Vec<Connection> {
             Connection::Udp(bound, to),
         ]
     };
-    (0..COUNT).flat_map(of_each).collect()
+    let all: Vec<_> = (0..COUNT).flat_map(of_each).collect();
+    let have = all.iter().filter(|one| matches!(one, Connection::Tcp(_, Some(_)))).count();
+    assert!(!to.is_ipv4() || have > COUNT / 2, "{have} listeners of IPv6");
+    all
 }
 
-/// For a connection of IPv4. The kernel allows no such listener of IPv4 beside one of IPv6.
+/// For a connection of IPv4, unless another program's connection of IPv6 has the same port. The
+/// kernel allows no such listener of IPv4 beside one of IPv6.
 fn listener_of_ipv6(own: SocketAddr) -> Option<OwnedFd> {
-    own.is_ipv4().then(|| {
-        let listener = socket(AddressFamily::INET6, SocketType::STREAM, None).unwrap();
-        sockopt::set_ipv6_v6only(&listener, true).unwrap();
-        bind(&listener, &SocketAddr::new([0; 16].into(), own.port())).unwrap();
-        listen(&listener, 1).unwrap();
-        listener
-    })
+    if !own.is_ipv4() {
+        return None;
+    }
+    let listener = socket(AddressFamily::INET6, SocketType::STREAM, None).unwrap();
+    sockopt::set_ipv6_v6only(&listener, true).unwrap();
+    match bind(&listener, &SocketAddr::new([0; 16].into(), own.port())) {
+        Ok(()) => listen(&listener, 1).unwrap(),
+        Err(Errno::ADDRINUSE) => return None,
+        Err(error) => panic!("{error}"),
+    }
+    Some(listener)
 }
 
 impl Connection {

@@ -84,8 +84,11 @@ impl Program {
                 for server in SERVER {
                     let to = SocketAddr::new(server.parse().unwrap(), 80);
                     let made = TcpStream::connect_timeout(&to, Duration::from_millis(300));
-                    // What is under way at that moment cannot change its source address.
-                    let error = made.err().filter(|error| error.kind() != ErrorKind::TimedOut);
+                    // What is under way at that moment cannot change its source address, and ends
+                    // with the tunnel.
+                    let error = made.err().filter(|error| {
+                        ![ErrorKind::TimedOut, ErrorKind::ConnectionAborted].contains(&error.kind())
+                    });
                     note(&mut failed, "connection", server, error);
                 }
                 sleep(TICK);

