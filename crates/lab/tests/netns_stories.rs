@@ -134,7 +134,6 @@ fn streams_stand_in_where_udp_is_blocked() {
 /// it sends again: the kernel's is not asked.
 fn told_of_some(scenario: &str) -> &'static [&'static str] {
     match scenario {
-        "udp-policed" => &["radio_share_min"],
         "symmetric" => &[
             "retransmitted_percent_max",
             "of_mqvpn_hybrid_lossy_min",
