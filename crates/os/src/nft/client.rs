@@ -41,13 +41,8 @@ use super::{
 };
 use crate::plan::{
     Bridge, Flows, GUARD_TABLE, GuardRules, KILL_SWITCH_TABLE, LocalNetwork, MARK, MARK_INBOUND,
-    MARK_REPLY, Opening,
+    MARK_REPLY, Opening, groups,
 };
-
-/// Multicast groups of a link (RFC 5771, RFC 2365, RFC 4291) and link-local addresses. They are
-/// open if the local network is.
-const GROUPS: [&str; 6] =
-    ["224.0.0.0/24", "239.0.0.0/8", "255.255.255.255/32", "fe80::/10", "ff02::/16", "ff05::/16"];
 
 /// Router solicitation, neighbour solicitation and advertisement: a host must send these for IPv6
 /// to work at all (RFC 4861).
@@ -575,11 +570,6 @@ fn from_other_links(opening: &Opening, more: &[String]) -> Value {
     let known = ["lo", &opening.device].into_iter().chain(more.iter().map(String::as_str));
     let known: Vec<&str> = known.collect();
     matches("!=", Way::In.link(), json!({ "set": known }))
-}
-
-/// Networks that are on each link.
-pub(crate) fn groups() -> Vec<IpNet> {
-    GROUPS.iter().filter_map(|net| net.parse().ok()).collect()
 }
 
 /// One rule per family that accepts packets to (or from) the networks.

@@ -30,7 +30,6 @@ use std::{
 
 use serde_json::Value;
 
-pub(crate) use self::client::groups;
 pub(crate) use self::listing::{entries, has_key, text};
 pub(crate) use self::ruleset::{Table, drop, equals, meta, payload, remove as remove_table};
 use self::{packets::Sockets, ruleset::NetworkSet};

@@ -14,12 +14,9 @@ use super::{
     Connection, Destination, Dns, GATEWAY_TABLE, GUARD_TABLE, KILL_SWITCH_TABLE, Plan,
     RULE_PRIORITY_INBOUND, RULE_PRIORITY_REPLIES, RULE_PRIORITY_TUNNEL, TABLE, TABLE_REPLIES,
     excluded,
-    surroundings::{Bridge, LocalNetwork, Surroundings},
+    surroundings::{Bridge, LocalNetwork, Surroundings, groups},
 };
-use crate::{
-    mptcp::{ENDPOINTS_MAX, Endpoint, Limit},
-    nft,
-};
+use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
 
 /// One change of the host.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -540,7 +537,7 @@ fn everywhere(v6: bool) -> IpNet {
 
 /// Multicast and broadcast of a link, where printers and screens are looked for.
 fn groups_v4() -> impl Iterator<Item = IpNet> {
-    nft::groups().into_iter().filter(|net| net.addr().is_ipv4())
+    groups().into_iter().filter(|net| net.addr().is_ipv4())
 }
 
 fn truncated(nets: &[IpNet]) -> Vec<IpNet> {

@@ -31,18 +31,15 @@ mod former;
 mod held;
 mod item;
 pub(crate) mod journal;
-mod leftovers;
 mod obstacle;
 mod places;
 mod present;
-mod reconcile;
 mod redirects;
 mod routing;
 mod sender;
 mod surroundings;
 mod sweep;
 mod sysctl;
-mod undo;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -50,22 +47,20 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    applier::Applier,
+    applier::{Applier, Leftovers, Scope},
     beside::{Cause, Displaced},
     deviation::{Deviation, Outcome, Part},
     flows::Beside,
-    leftovers::Leftovers,
     obstacle::Obstacle,
     places::Places,
     present::{ForeignRule, Standing, is_own, link_to},
-    reconcile::Scope,
     routing::close,
     surroundings::is_private,
 };
 pub(crate) use self::{
     flows::Flows,
     item::{Gate, Guard as GuardRules, Opening},
-    surroundings::{Bridge, LocalNetwork},
+    surroundings::{Bridge, LocalNetwork, groups},
 };
 use crate::{error::Error, links::Link, mptcp};
 

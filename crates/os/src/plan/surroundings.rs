@@ -46,6 +46,11 @@ use crate::{
     netlink::Netlink,
 };
 
+/// Multicast groups of a link (RFC 5771, RFC 2365, RFC 4291) and link-local addresses. They are
+/// open if the local network is.
+const GROUPS: [&str; 6] =
+    ["224.0.0.0/24", "239.0.0.0/8", "255.255.255.255/32", "fe80::/10", "ff02::/16", "ff05::/16"];
+
 /// Private networks and link-local addresses, which any site may use (RFC 1918, RFC 3927).
 const PRIVATE_V4: [Ipv4Net; 4] = [
     Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -356,6 +361,11 @@ fn link_local(message: &AddressMessage) -> Option<(u32, IpNet)> {
 /// A prefix of one address contains only this host.
 pub(super) fn is_network(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
+}
+
+/// Networks that are on each link.
+pub(crate) fn groups() -> Vec<IpNet> {
+    GROUPS.iter().filter_map(|net| net.parse().ok()).collect()
 }
 
 /// Whether the network is one that any site may use.

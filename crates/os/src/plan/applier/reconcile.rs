@@ -2,16 +2,21 @@
 
 use std::time::Instant;
 
-use super::{
-    applier::Applier,
-    change::with_manager,
-    contest::Loss,
-    deviation::{Deviation, Outcome},
-    item::Item,
-    journal::Before,
-    present::{Present, Standing},
+use super::Applier;
+use crate::{
+    dns,
+    error::Error,
+    netlink::Netlink,
+    nft,
+    plan::{
+        change::with_manager,
+        contest::Loss,
+        deviation::{Deviation, Outcome},
+        item::Item,
+        journal::Before,
+        present::{Present, Standing},
+    },
 };
-use crate::{dns, error::Error, netlink::Netlink, nft};
 
 /// What is compared with the plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

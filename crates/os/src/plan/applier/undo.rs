@@ -1,21 +1,25 @@
 //! Taking a plan back, so that packets have a route at every moment.
 //!
-//! The order is not that of [`super::item`] backwards. While the guard stands and the rules are
-//! gone, it would refuse everything. Without the guard and with the tunnel's addresses, open
+//! The order is not that of [`crate::plan::item`] backwards. While the guard stands and the rules
+//! are gone, it would refuse everything. Without the guard and with the tunnel's addresses, open
 //! connections would go on outside the tunnel. So the guard is eased first and removed last, and
 //! the tunnel's addresses are blocked ([`former`]) before anything is removed.
 
 use std::net::IpAddr;
 
-use super::{
-    applier::Applier,
-    change::remove,
-    former::{self, Connections},
-    held::Held,
-    item::Item,
-    routing, sweep,
+use super::Applier;
+use crate::{
+    error::Error,
+    netlink::Netlink,
+    nft,
+    plan::{
+        change::remove,
+        former::{self, Connections},
+        held::Held,
+        item::Item,
+        routing, sweep,
+    },
 };
-use crate::{error::Error, netlink::Netlink, nft};
 
 impl Applier {
     /// Leads new packets past the tunnel. What is in the tunnel stays there, so this comes before

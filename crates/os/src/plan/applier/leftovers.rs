@@ -4,13 +4,17 @@
 //! removes what the kernel had. This module changes nothing. Limit: settings of the kernel that
 //! were left are not told from values that somebody else set.
 
-use super::{
-    applier::Applier,
-    item::Item,
-    journal::Before,
-    present::{Present, Standing},
+use super::Applier;
+use crate::{
+    dns,
+    error::Error,
+    nft,
+    plan::{
+        item::Item,
+        journal::Before,
+        present::{Present, Standing},
+    },
 };
-use crate::{dns, error::Error, nft};
 
 /// What an earlier process left on this host, but for a kill switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

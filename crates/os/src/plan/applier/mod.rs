@@ -1,5 +1,9 @@
 //! Making a host what a plan says, and taking it back.
 
+mod leftovers;
+mod reconcile;
+mod undo;
+
 use std::{
     borrow::Cow,
     io,
@@ -8,6 +12,7 @@ use std::{
 
 use ipnet::IpNet;
 
+pub use self::{leftovers::Leftovers, reconcile::Scope};
 use super::{
     Displaced, Places, Plan,
     change::install,
@@ -38,18 +43,18 @@ use crate::{
 /// without a moment's absence.
 #[derive(Debug)]
 pub struct Applier {
-    pub(super) places: Places,
+    places: Places,
     journal: Journal,
     /// Everything that may be in place, in the order in which it was put there.
-    pub(super) entries: Vec<Held>,
+    entries: Vec<Held>,
     /// The machine was started anew since the journal was written, and the rules of its kill
     /// switch, which went with the kernel, are not back yet.
-    pub(super) rebooted: bool,
+    rebooted: bool,
     /// Why the name servers of the last plan are not set.
-    pub(super) dns_refused: Option<Error>,
+    dns_refused: Option<Error>,
     /// Why the journal could not be read. The next plan then sweeps everything that it may have
     /// named.
-    pub(super) damaged: Option<String>,
+    damaged: Option<String>,
     /// Why the last plan has no guard, if it should have one.
     unguarded: Option<Error>,
     /// The surroundings for which the last plan was applied.
@@ -59,7 +64,7 @@ pub struct Applier {
     /// The connections that are older than the guard.
     older: Older,
     /// Why the journal does not say what was taken back last.
-    pub(super) unwritten: Option<Error>,
+    unwritten: Option<Error>,
 }
 
 impl Applier {
@@ -266,12 +271,7 @@ impl Applier {
     }
 
     /// Makes the change of the entry `at`. The first `count` entries are those of the plan.
-    pub(super) fn install(
-        &mut self,
-        netlink: &mut Netlink,
-        at: usize,
-        count: usize,
-    ) -> Result<(), Error> {
+    fn install(&mut self, netlink: &mut Netlink, at: usize, count: usize) -> Result<(), Error> {
         if let Item::Guard(guard) = &self.entries[at].entry.item {
             let of_plan = self.entries[..count].iter().map(|held| &held.entry.item);
             self.older.take(guard, &of_plan.collect::<Vec<_>>());
@@ -279,7 +279,7 @@ impl Applier {
         install(netlink, &self.entries[at].entry, &self.places, self.older.flows())
     }
 
-    pub(super) fn items(&self) -> Vec<&Item> {
+    fn items(&self) -> Vec<&Item> {
         self.entries.iter().map(|held| &held.entry.item).collect()
     }
 
@@ -538,7 +538,7 @@ impl Applier {
         Ok(Held { listing, contest, tried, ..Held::new(Entry { item, before }, confirmed) })
     }
 
-    pub(super) fn store(&self) -> Result<(), Error> {
+    fn store(&self) -> Result<(), Error> {
         let entry = |held: &Held| {
             let Entry { item, before } = &held.entry;
             Entry { item: item.in_journal(), before: before.clone() }
