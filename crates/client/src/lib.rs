@@ -28,6 +28,7 @@ mod portals;
 mod probe;
 mod radio;
 mod ranking;
+mod search;
 mod session_problems;
 mod status;
 mod streams;

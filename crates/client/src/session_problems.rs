@@ -4,7 +4,6 @@
 //! This module contains the texts. It says what was measured, and then what that may mean. It does
 //! not know the host's settings, which `rove_host::problems` describes.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rove_api::Problem;
@@ -14,11 +13,10 @@ use rove_proto::node::{PeerState, PeerStatus, Remedy};
 use rove_proto::time::Instant;
 
 use crate::config::TransportChoice;
-use crate::status::{Search, Surroundings, Unused, is_carrying, limits_udp, megabits};
+use crate::status::{Surroundings, is_carrying, limits_udp, megabits, reason};
 use rove_host::data::Forbidden;
 use rove_host::sessions::transport;
 use rove_host::time::wall_clock;
-use rove_os::links::Link;
 
 /// The parts of the node that these problems are about.
 const SESSION: &str = "session";
@@ -37,17 +35,6 @@ pub(crate) fn problems(
         .or_else(|| stands_in(peer, around, by_stream))
         .or_else(|| limited(peer, now, around));
     not_carrying(peer, now, around).into_iter().chain(udp).collect()
-}
-
-/// What to call the reason for which the gateway closed a session.
-pub(crate) fn reason(code: CloseCode) -> String {
-    match code {
-        CloseCode::Revoked => "the gateway has revoked this client".to_owned(),
-        CloseCode::Requested => "the gateway closed the session".to_owned(),
-        CloseCode::Restarting => "the gateway is restarting".to_owned(),
-        CloseCode::Protocol => "the gateway closed the session for a protocol error".to_owned(),
-        CloseCode::Other(code) => format!("the gateway closed the session with code {code}"),
-    }
 }
 
 fn not_carrying(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Option<Problem> {
@@ -178,75 +165,6 @@ fn limited(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Option
     })
 }
 
-impl Search<'_> {
-    /// Why no link can be used, if none can.
-    pub(crate) fn no_link(&self) -> Option<String> {
-        if self.links > 0 {
-            return None;
-        }
-        Some(match (self.unused.as_slice(), self.down.as_slice()) {
-            ([], []) => "this host has no link to a network".to_owned(),
-            ([], down) => format!("no link can be used: {}", down.join(", ")),
-            (unused, _) => {
-                let why = unused.iter().map(|Unused { name, is_capped }| {
-                    if *is_capped {
-                        format!("the cap of {name} is reached")
-                    } else {
-                        format!("a rule or `rove set` excludes {name}")
-                    }
-                });
-                format!("no link may be used: {}", why.collect::<Vec<_>>().join(", "))
-            }
-        })
-    }
-
-    /// What to do then.
-    fn cure_of_no_link(&self) -> String {
-        match self.unused.first() {
-            None => "connect this host to a network; the session then goes on".to_owned(),
-            Some(Unused { name, is_capped }) => {
-                let setting = if *is_capped { "cap none" } else { "use always" };
-                format!(
-                    "`rove set link.{name}.{setting}`, or connect this host to another network; \
-                     the session then goes on"
-                )
-            }
-        }
-    }
-}
-
-/// The names of `links` if none has a default route, nor leads to one of the `remotes`.
-pub(crate) fn no_route<'a>(
-    links: impl Iterator<Item = &'a Link> + Clone,
-    remotes: &[SocketAddr],
-) -> Vec<String> {
-    let leads = |link: &Link| {
-        let mut remotes = remotes.iter().map(|remote| remote.ip());
-        link.leads_out(true) || link.leads_out(false) || remotes.any(|at| link.reaches(at))
-    };
-    if links.clone().any(leads) {
-        return Vec::new();
-    }
-    links.map(|link| link.name.clone()).collect()
-}
-
-/// Links that cannot be used, each with the reason; at most `max`.
-pub(crate) fn down(links: &[Link], tunnel: &str, max: usize) -> Vec<String> {
-    use rove_os::links::LinkKind;
-    let is_outside = |kind| !matches!(kind, LinkKind::Loopback | LinkKind::Tunnel);
-    let unusable =
-        links.iter().filter(|link| is_outside(link.kind) && !link.usable() && link.name != tunnel);
-    let told = unusable.map(|link| {
-        let why = match (link.up, link.carrier && !link.dormant) {
-            (false, _) => "is down",
-            (true, false) => "has no carrier",
-            (true, true) => "has no address",
-        };
-        format!("{} {why}", link.name)
-    });
-    told.take(max).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use rove_host::samples::{NOW, path, peer};
@@ -255,6 +173,7 @@ mod tests {
     use rove_proto::path::Health;
 
     use super::*;
+    use crate::search::{Search, Unused};
     use crate::status::tests::around;
 
     fn told(peer: &PeerStatus, search: Search<'_>, refused: Option<&str>) -> Vec<String> {
@@ -318,35 +237,6 @@ mod tests {
                 panic!("{state:?}")
             };
             assert!(parts.iter().all(|part| line.contains(part)), "{line}");
-        }
-    }
-
-    #[test]
-    fn links_without_a_route_to_the_gateway_are_known() {
-        let link = |default_v4, routes: &[&str]| Link {
-            index: 2,
-            name: "wlan0".to_owned(),
-            kind: rove_os::links::LinkKind::Wireless,
-            up: true,
-            carrier: true,
-            carrier_ups: 0,
-            dormant: false,
-            mtu: 1_500,
-            addresses: vec!["192.168.1.9/24".parse().unwrap()],
-            deprecated: false,
-            default_v4,
-            default_v6: None,
-            routes: routes.iter().map(|net| net.parse().unwrap()).collect(),
-            attached: Vec::new(),
-        };
-        let at = |remote: &str| [remote.parse().unwrap()];
-        let (far, near) = (at("192.0.2.1:4500"), at("192.168.1.1:4500"));
-        let shut = link(None, &[]);
-        assert_eq!(no_route([&shut, &shut].into_iter(), &far), ["wlan0", "wlan0"]);
-        assert_eq!(no_route([&shut].into_iter(), &[]), ["wlan0"]);
-        assert_eq!(no_route([&shut].into_iter(), &near), [""; 0]);
-        for open in [link(Some(100), &[]), link(None, &["192.0.2.0/24"])] {
-            assert_eq!(no_route([&shut, &open].into_iter(), &far), [""; 0], "{open:?}");
         }
     }
 

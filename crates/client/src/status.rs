@@ -5,21 +5,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rove_api::{self as api, ClientPath, ClientStatus, Path};
 use rove_os::links::Link;
 use rove_os::plan::Dns;
 use rove_proto::error::CloseCode;
-use rove_proto::id::{SocketId, Transport};
+use rove_proto::id::SocketId;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus, PolicedLink, Remedy};
 use rove_proto::path::Health;
 use rove_proto::time::Instant;
 
 use crate::config::{LinkUse, PathsConfig, UsedBy, kind_of};
 use crate::ranking::Ranked;
-use crate::session_problems::reason;
+use crate::search::Search;
 use rove_host::data::Carried;
 use rove_host::encoding;
 use rove_host::sessions::{carries_data, state, told_paths, transport};
@@ -70,34 +69,6 @@ impl fmt::Display for Portal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "captive portal on {}: sign in at {}", self.link, self.page)
     }
-}
-
-/// Where the gateway is looked for.
-#[derive(Default)]
-pub(crate) struct Search<'a> {
-    /// Links that a path could start from.
-    pub(crate) links: usize,
-    /// Addresses that are tried.
-    pub(crate) addresses: usize,
-    /// The name that is being resolved.
-    pub(crate) resolving: Option<&'a str>,
-    /// Why none of them is reachable from here, if the reason is a missing address family.
-    pub(crate) want: Option<String>,
-    /// Where the gateway says that it is reached, best first.
-    pub(crate) announced: &'a [SocketAddr],
-    /// Links that cannot be used, each with the reason.
-    pub(crate) down: Vec<String>,
-    /// Links that must not be used.
-    pub(crate) unused: Vec<Unused>,
-    /// The names of the links that a path could start from, if no route leads to the gateway.
-    pub(crate) no_route: Vec<String>,
-}
-
-/// A link that must not be used.
-pub(crate) struct Unused {
-    pub(crate) name: String,
-    /// Its cap is reached. Otherwise a rule or `rove set` excludes it.
-    pub(crate) is_capped: bool,
 }
 
 /// Whether data sent now would arrive, as far as anybody can tell.
@@ -301,29 +272,14 @@ pub(crate) fn limits_udp(peer: &PeerStatus, link: u32) -> bool {
     peer.policed.iter().any(by_stream)
 }
 
-impl Search<'_> {
-    fn says(&self) -> String {
-        if let Some(why) = self.no_link() {
-            return why;
-        }
-        let resolving = self.resolving.map(|name| format!("resolving {name}"));
-        match (self.addresses, resolving) {
-            (0, Some(resolving)) => resolving,
-            (0, None) => "waiting until the gateway's name resolves".to_owned(),
-            (count, resolving) => {
-                let plural = if count == 1 { "" } else { "es" };
-                let also = resolving.map_or_else(String::new, |what| format!(", and {what}"));
-                let want = self.want.as_ref().map_or_else(String::new, |why| format!("; {why}"));
-                format!("asking the gateway at {count} address{plural}{also}{want}")
-            }
-        }
-    }
-
-    /// Where the gateway wants to be reached, if that is elsewhere.
-    fn target(&self, path: Option<&PathStatus>) -> Option<SocketAddr> {
-        let remote = path.filter(|p| p.route.socket.transport() == Transport::Udp)?.route.remote;
-        let family = |at: &&SocketAddr| at.is_ipv4() == remote.is_ipv4();
-        self.announced.iter().find(family).copied().filter(|wanted| *wanted != remote)
+/// What to call the reason for which the gateway closed a session.
+pub(crate) fn reason(code: CloseCode) -> String {
+    match code {
+        CloseCode::Revoked => "the gateway has revoked this client".to_owned(),
+        CloseCode::Requested => "the gateway closed the session".to_owned(),
+        CloseCode::Restarting => "the gateway is restarting".to_owned(),
+        CloseCode::Protocol => "the gateway closed the session for a protocol error".to_owned(),
+        CloseCode::Other(code) => format!("the gateway closed the session with code {code}"),
     }
 }
 

@@ -12,7 +12,7 @@ use rove_proto::wire::control::{Lease, Prefix};
 
 use super::{Client, Progress};
 use crate::probe;
-use crate::session_problems::reason;
+use crate::status::reason;
 
 impl Client<'_> {
     /// Something happened in the core. An error ends the client: only before it ever carried.

@@ -19,8 +19,9 @@ use super::rehearsal::Rehearsal;
 use super::{Client, Next, news};
 use crate::config::{Config, LinkScheduler, LinkSetting, LinkUse, PathsConfig, Subflows};
 use crate::ranking::Ranked;
+use crate::search::{self, Search, Unused};
 use crate::session_problems;
-use crate::status::{self, Search, Surroundings, Unused};
+use crate::status::{self, Surroundings};
 
 /// Excluded networks that the status names; there may be thousands.
 const EXCLUDED_TOLD: usize = 16;
@@ -206,14 +207,14 @@ impl Client<'_> {
     fn search(&self) -> Search<'_> {
         let name = resolve::first_name(&self.endpoints);
         let usable = self.ranked.iter().map(|ranked| &ranked.link);
-        let no_route = session_problems::no_route(usable.clone(), &self.reached_at());
+        let no_route = search::no_route(usable.clone(), &self.reached_at());
         Search {
             want: self.nat64.want_of_family(&self.remotes, usable),
             links: self.ranked.len(),
             addresses: self.reached_at().len(),
             resolving: name.filter(|_| self.resolver.is_asking()),
             announced: self.membership.announced(),
-            down: session_problems::down(&self.links, self.config.interface.as_str(), DOWN_MAX),
+            down: search::down(&self.links, self.config.interface.as_str(), DOWN_MAX),
             unused: self.unused.iter().map(|ranked| self.unused(ranked)).collect(),
             no_route,
         }
