@@ -218,7 +218,7 @@ impl Bonding {
             let load = Load::Unkept;
             if tunnel.send_packet(cx, choice.path, load, framing, packet).is_ok() {
                 any = true;
-                tunnel.count_copy(choice.path, len);
+                tunnel.paths.note_copied(choice.path, len);
                 // A race is one of all.
                 lost *= if is_raced { 1.0 } else { choice.expected_loss(false) };
             }
@@ -264,7 +264,7 @@ impl Bonding {
             draft.frames().extend_from_slice(&sent.frame);
         };
         match tunnel.send_on(cx, path, Load::Unkept, fill) {
-            Ok(()) => tunnel.count_copy(path, sent.frame.len()),
+            Ok(()) => tunnel.paths.note_copied(path, sent.frame.len()),
             Err(reason) => cx.drops.count(reason),
         }
     }

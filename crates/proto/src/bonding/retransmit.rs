@@ -64,7 +64,7 @@ impl Bonding {
             }
             let soonest = self.quickest_open(cx, tunnel, owed.kept.frame.len());
             let path = soonest.unwrap_or(choice.original);
-            let due = if is_small(&owed.kept) { None } else { tunnel.paces_at(path) };
+            let due = if is_small(&owed.kept) { None } else { tunnel.paths.paces_at(path) };
             if let Some(due) = due.filter(|&due| due > cx.now) {
                 tunnel.lost.due = Some(due);
                 tunnel.lost.put_back(owed);

@@ -29,7 +29,7 @@ impl Bonding {
         let is_wanted = flows.wants_assist() == Assist::On && self.is_bonded(cx, tunnel);
         let assists = match tunnel.sharing.len() {
             _ if !is_wanted => Assists::None,
-            0 | 1 if !tunnel.competes() => Assists::Begun,
+            0 | 1 if !tunnel.paths.compete() => Assists::Begun,
             _ => Assists::All,
         };
         flows.set_assist(assists);
@@ -48,7 +48,7 @@ impl Bonding {
         let changed: Vec<_> = tunnel.paths.iter().filter(changed).map(|path| path.id).collect();
         let any = !changed.is_empty();
         for id in changed {
-            let is_shared = tunnel.is_shared(Some(id));
+            let is_shared = tunnel.paths.is_shared(id);
             self.set_shared(tunnel, cx.now, id, !is_shared);
             let Some(path) = tunnel.paths.get_mut(id) else { continue };
             path.probes.say_anew(cx.now);

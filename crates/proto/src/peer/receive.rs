@@ -12,6 +12,7 @@ use crate::session::epoch::Opened;
 use crate::session::epochs::Standing;
 use crate::session::index::{EpochId, Lead};
 use crate::time::Instant;
+use crate::tunnel::policing::Direction;
 use crate::tunnel::retransmit::ADVANCED_MAX;
 use crate::tunnel::{Context, Event, Side};
 use crate::wire::control::Control;
@@ -107,7 +108,7 @@ impl Peer {
         let arrival = Arrival { epoch: lead.epoch, standing, path, route, came_at, len, delivered };
         let before = cx.out.inner_packets();
         let Taken { mut elicits, is_bulk } = self.take_frames(cx, arrival, plaintext);
-        if elicits == Elicits::Feedback && self.tunnel.is_shared(path) {
+        if elicits == Elicits::Feedback && path.is_some_and(|id| self.tunnel.paths.is_shared(id)) {
             elicits = Elicits::Pace;
         }
         if let Some((epoch, _)) = self.tunnel.epochs.find(lead.epoch)
@@ -282,7 +283,7 @@ impl Peer {
 
     /// How a packet came that need not wait for what comes before it.
     fn came_by(&self, path: Option<PathId>) -> Came {
-        path.filter(|_| self.tunnel.is_shared(path)).map_or(Came::Alone, Came::Beside)
+        path.filter(|&id| self.tunnel.paths.is_shared(id)).map_or(Came::Alone, Came::Beside)
     }
 
     /// The peer said something that must not be skipped, and nobody here knows what it means.
@@ -432,8 +433,9 @@ impl Peer {
                     self.tunnel.stand_by(cx); // for want of one, some path may have been put off
                 }
                 Control::Policed { serial, kbps } => {
-                    let path = epoch.rx.get(&serial).and_then(|lane| lane.path);
-                    self.tunnel.take_policed(cx, path, kbps);
+                    if let Some(path) = epoch.rx.get(&serial).and_then(|lane| lane.path) {
+                        self.tunnel.doubt_udp(cx, path, Direction::Down, kbps);
+                    }
                 }
                 Control::Taken { next } => epoch.note_taken(next),
                 Control::RestartTokens { first, tokens } => {

@@ -207,7 +207,7 @@ impl Tunnel {
             connector.last_words.heard(answer.asked_at);
         }
         let is_spare = before == Trust::Chosen && self.paths.active_id() != Some(id);
-        if is_spare || (was_silent && self.is_shared(Some(id))) {
+        if is_spare || (was_silent && self.paths.is_shared(id)) {
             self.lose_flight(cx, id, answer.asked_at);
         }
         self.forgive(id);

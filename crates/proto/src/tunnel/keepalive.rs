@@ -149,7 +149,7 @@ impl Tunnel {
         nat.in_a_row += 1;
         let idle = nat.in_a_row >= IDLE;
         if let Some(old) = old {
-            self.end_nat_test(cx, old);
+            self.remove_spare(cx, old);
         }
         // After a sleep the NAT has forgotten the client, and the gateway answers nothing unsealed.
         let slept = due.is_some_and(|due| cx.now.saturating_since(due) > GRACE);
@@ -315,7 +315,7 @@ impl Tunnel {
                 if tries >= TRIES {
                     nat.forgets = Some(test.length);
                 }
-                self.end_nat_test(cx, test.path);
+                self.remove_spare(cx, test.path);
             }
         }
         true
@@ -334,7 +334,7 @@ impl Tunnel {
             // Who cannot even open a path learns nothing here.
             nat.forgets = Some(if proven { test.length } else { Duration::ZERO });
         }
-        self.end_nat_test(cx, test.path);
+        self.remove_spare(cx, test.path);
         if again && let Some(active) = self.paths.active_id() {
             self.test_by_new_path(cx, active, test.length, tries);
         }
@@ -349,13 +349,6 @@ impl Tunnel {
             let same = connector.nat.of == path.link.zip(path.route.local);
             path.is_natted() && same && tested != Some(path.id)
         })
-    }
-
-    /// The path to learn by has served, unless data goes by it by now.
-    fn end_nat_test(&mut self, cx: &mut Context<'_>, path: PathId) {
-        if self.paths.active_id() != Some(path) {
-            self.remove_path(cx, path);
-        }
     }
 
     /// The gateway saw this end's mapping. One that changed while nobody spoke was forgotten.

@@ -36,7 +36,7 @@ impl Tunnel {
             })
         };
         let gone: Vec<_> = self.paths.iter().filter(|p| !still(p)).map(|p| p.id).collect();
-        let shared_was_lost = gone.iter().any(|id| self.is_shared(Some(*id)));
+        let shared_was_lost = gone.iter().any(|id| self.paths.is_shared(*id));
         for id in gone {
             self.lose_path(cx, id);
         }
@@ -260,7 +260,11 @@ impl Tunnel {
             && (&connector.streams, connector.streams_alone) != (&streams, alone)
         {
             (connector.streams, connector.streams_alone) = (streams, alone);
-            connector.policing.keep_only(&connector.streams);
+            let streams = &connector.streams;
+            connector.policing.keep_only(|candidate| {
+                let to = |stream: &StreamTo| (stream.remote, Some(stream.method));
+                streams.iter().any(|stream| to(stream) == (candidate.remote, candidate.stream))
+            });
             self.try_new_ways(cx);
             self.follow_by_stream(cx);
         }

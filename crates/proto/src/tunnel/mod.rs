@@ -295,9 +295,4 @@ impl Tunnel {
             epoch.home = [true, false].map(|v4| first(v4).map(|at| at.ip()));
         }
     }
-
-    /// Whether data is shared with this path.
-    pub(crate) fn is_shared(&self, path: Option<PathId>) -> bool {
-        path.and_then(|id| self.paths.get(id)).is_some_and(|path| path.congestion.is_some())
-    }
 }

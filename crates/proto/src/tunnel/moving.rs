@@ -76,6 +76,13 @@ impl Tunnel {
         }
     }
 
+    /// Removes a path that has served, unless data goes by it by now.
+    pub(crate) fn remove_spare(&mut self, cx: &mut Context<'_>, id: PathId) {
+        if self.paths.active_id() != Some(id) {
+            self.remove_path(cx, id);
+        }
+    }
+
     fn clean_up_after(&mut self, cx: &mut Context<'_>, path: &Path) {
         let id = path.id;
         if !path.is_good() {

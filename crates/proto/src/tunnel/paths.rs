@@ -4,6 +4,7 @@
 use crate::id::{SocketId, Transport};
 use crate::outbox::Route;
 use crate::path::{Health, PATHS_MAX, Path, PathId, Trust};
+use crate::time::Instant;
 
 /// All places of [`Paths::take_changed`].
 pub(crate) const ALL: u16 = u16::MAX;
@@ -189,6 +190,30 @@ impl Paths {
             (Some(active), copy) => Some(Choice { original: active.id, copy }),
             (None, Some(claimed)) => Some(Choice { original: claimed, copy: None }),
             (None, None) => None,
+        }
+    }
+
+    /// Whether data is shared with this path.
+    pub(crate) fn is_shared(&self, id: PathId) -> bool {
+        self.get(id).is_some_and(|path| path.congestion.is_some())
+    }
+
+    /// Whether somebody else fills the queue of a path.
+    pub(crate) fn compete(&self) -> bool {
+        let controller = |path: &Path| path.congestion.as_ref().is_some_and(|it| it.competes());
+        self.list.iter().any(controller)
+    }
+
+    /// When the pace of a path that carries a share lets the next datagram leave.
+    pub(crate) fn paces_at(&self, id: PathId) -> Option<Instant> {
+        let controller = self.get(id)?.congestion.as_deref()?;
+        Some(controller.next_at())
+    }
+
+    /// A copy of `len` bytes left by this path.
+    pub(crate) fn note_copied(&mut self, id: PathId, len: usize) {
+        if let Some(path) = self.get_mut(id) {
+            path.note_copied(len);
         }
     }
 

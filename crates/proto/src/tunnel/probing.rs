@@ -114,7 +114,7 @@ impl Tunnel {
     /// A path has answered: what it owed before is forgiven; but for data on one that carries a
     /// share: where as much is on its way as may be, nothing more leaves that would be missed.
     pub(crate) fn forgive(&mut self, id: PathId) {
-        let is_shared = self.is_shared(Some(id));
+        let is_shared = self.paths.is_shared(id);
         if let Some(epoch) = &mut self.epochs.current
             && let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.path == id)
         {

@@ -34,12 +34,6 @@ impl Tunnel {
         }
     }
 
-    /// When the pace of a path that carries a share lets the next datagram leave.
-    pub(crate) fn paces_at(&self, id: PathId) -> Option<Instant> {
-        let controller = self.paths.get(id)?.congestion.as_deref()?;
-        Some(controller.next_at())
-    }
-
     /// Sends one lost packet again, by the path `by`. It names the packet number that was lost.
     pub(crate) fn retransmit(
         &mut self,

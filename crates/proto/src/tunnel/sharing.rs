@@ -68,12 +68,6 @@ impl Tunnel {
             .is_some_and(|epoch| epoch.tx.len() >= self.paths.len() || epoch.has_lane_for(path))
     }
 
-    /// Whether somebody else fills the queue of a path.
-    pub(crate) fn competes(&self) -> bool {
-        let controller = |path: &Path| path.congestion.as_ref().is_some_and(|it| it.competes());
-        self.paths.iter().any(controller)
-    }
-
     /// Client: there are new keys. What was said under the old ones of who shares may have come too
     /// late to be heeded.
     pub(crate) fn repeat_shares(&mut self, cx: &mut Context<'_>) {
@@ -166,12 +160,6 @@ impl Tunnel {
 
     pub(crate) fn epoch_id(&self) -> Option<EpochId> {
         self.epochs.current.as_ref().map(|epoch| epoch.id)
-    }
-
-    pub(crate) fn count_copy(&mut self, path: PathId, len: usize) {
-        if let Some(path) = self.paths.get_mut(path) {
-            path.note_copied(len);
-        }
     }
 
     /// When a path has owed an answer for so long that it is in doubt.

@@ -258,6 +258,19 @@ impl PathPlan<'_> {
         self.paths.is_on_stream() && !connector.streams_alone && !is_chosen()
     }
 
+    /// Client: the path by this candidate.
+    pub(crate) fn path_by(&self, candidate: Candidate) -> Option<&Path> {
+        let connector = self.connector?;
+        let leads =
+            |path: &&Path| connector.candidate_of(path.link, &path.route) == Some(candidate);
+        self.paths.iter().find(leads)
+    }
+
+    /// Client: when something is due about links that police UDP.
+    pub(crate) fn policing_due(&self) -> Option<Instant> {
+        self.connector?.policing.due(|at| self.is_idle_at(at))
+    }
+
     /// Whether by each link there is a path to each of the gateway's addresses. Streams are one per
     /// link: what they lead to is one host.
     pub(crate) fn is_mesh(&self) -> bool {

@@ -130,7 +130,7 @@ impl PathPlan<'_> {
         if path.congestion.is_none() && !self.outlives_others(path) {
             return false;
         }
-        if connector.policing.is_tried(connector.candidate_of(path.link, &path.route)) {
+        if connector.policing.is_tried(|| connector.candidate_of(path.link, &path.route)) {
             return true;
         }
         let able = || self.paths.iter().filter(|other| other.link == path.link && other.is_able());
