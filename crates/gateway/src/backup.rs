@@ -82,7 +82,7 @@ pub fn restore(home: &Home, from: &Path) -> Result<Restored> {
     let config = Config::from_text(&backup.config, &from.join("gateway.toml"))?;
 
     confine::make_home(home)?;
-    confine::as_owner(home, || put_in_place(home, backup, &key, &config))
+    confine::as_owner(home, || put_in_place(home, backup, &key, &config))?
 }
 
 fn put_in_place(home: &Home, backup: Backup, key: &StaticKey, config: &Config) -> Result<Restored> {

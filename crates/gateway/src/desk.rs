@@ -94,7 +94,7 @@ impl Gateway {
                 let endpoint: Endpoint = endpoint.parse()?;
                 let links = rove_os::links::snapshot().unwrap_or_default();
                 let relocation = self.relocation(&endpoint, &links)?;
-                self.relocate(&relocation, record.as_deref())?;
+                self.relocate(&relocation, &endpoint, record.as_deref())?;
                 Ok(Answer::of(Moved {
                     endpoint: endpoint.to_string(),
                     before: relocation.before.to_string(),

@@ -57,7 +57,7 @@ impl Gateway {
             // Last, so that a directory with a configuration is a complete one.
             files::create(&home.config(role), files::PRIVATE, config.to_text().as_bytes())?;
             Ok(())
-        })
+        })?
     }
 
     /// The configuration of the gateway that is in `home`.

@@ -1,4 +1,7 @@
 //! Who a gateway is: its static key, its operator, and what the operator signed about it.
+//!
+//! The operator signs only in `rove gateway sign` and `rove gateway move`. No other command signs,
+//! and no start does: whoever has taken over the node can change the configuration and restart it.
 
 use anyhow::{Context, Result, bail};
 use rove_host::encoding;
@@ -6,6 +9,7 @@ use rove_host::files::{self, PRIVATE};
 use rove_host::home::{Home, Role};
 use rove_host::invite::{GatewayRecord, Invite, SignedRecord, Token};
 use rove_host::keys::{KeyError, OperatorKey, OperatorPublic, StaticKey};
+use rove_host::values::Endpoint;
 
 use crate::config::Config;
 
@@ -33,54 +37,118 @@ impl Identity {
         Ok(files::create(&home.record(), PRIVATE, text.as_bytes())?)
     }
 
-    /// Reads keys and record; signs a new record when the configuration changed and the operator
-    /// key is at hand.
+    /// Reads key and record. The configuration must be what the operator signed: nothing is signed
+    /// here, because the node's user can change the configuration.
     pub(crate) fn load(home: &Home, config: &Config) -> Result<Self> {
-        Self::load_with(home, config, None)
+        let identity = Self::read(home)?;
+        if !identity.is_about(config) {
+            bail!(
+                "gateway.toml names endpoints or networks that the operator did not sign: with \
+                 operator.key in {}, run `rove gateway sign`, or undo the change",
+                home.dir().display()
+            );
+        }
+        Ok(identity)
     }
 
-    /// The same; `signed` is a record that the operator signed elsewhere for this configuration.
-    pub(crate) fn load_with(home: &Home, config: &Config, signed: Option<&str>) -> Result<Self> {
-        let brought = signed;
+    fn read(home: &Home) -> Result<Self> {
         let key = StaticKey::load(&home.key(Role::Gateway))?;
         let path = home.record();
         let text = files::read_text(&path)?;
         let (operator, record) = parse_record(&text).with_context(|| {
             format!("{} holds no signed record: restore it from a backup", path.display())
         })?;
-        let signed = record.record();
-        if signed.key != key.public() {
+        if record.record().key != key.public() {
             bail!(
                 "{} is about another gateway's key: restore both from one backup",
                 path.display()
             );
         }
-        if *signed == describe(&key, config, signed.serial) {
-            return Ok(Self { key, operator, record });
-        }
-        let record = match brought {
-            None => sign_again(home, config, &key, operator, signed.serial)?,
-            Some(text) => {
-                let next = describe(&key, config, signed.serial.saturating_add(1));
-                let bytes = encoding::from_text(text);
-                let record = bytes.and_then(|bytes| SignedRecord::verify(&bytes, operator));
-                record.filter(|record| *record.record() == next).context(
-                    "what the operator signed is not what the gateway would say: its files \
-                     changed meanwhile, so repeat the command",
-                )?
-            }
-        };
-        files::replace(&path, PRIVATE, record_text(operator, &record).as_bytes())?;
         Ok(Self { key, operator, record })
     }
 
-    /// What the operator signs before a gateway with the files in `home` gets that configuration.
-    pub(crate) fn sign_for(home: &Home, config: &Config) -> Result<String> {
-        let key = StaticKey::load(&home.key(Role::Gateway))?;
-        let text = files::read_text(&home.record())?;
-        let (operator, record) = parse_record(&text).context("the record is damaged")?;
-        let signed = sign_again(home, config, &key, operator, record.record().serial)?;
-        Ok(encoding::to_text(signed.as_bytes()))
+    /// Whether the operator signed the endpoints and networks of this configuration.
+    fn is_about(&self, config: &Config) -> bool {
+        let signed = self.record.record();
+        *signed == describe(&self.key, config, signed.serial)
+    }
+
+    /// The record about a gateway with the files in `home` after its move to `to`, which leads to
+    /// the configuration `moved`. Signs no other endpoint and no network that is new.
+    pub(crate) fn sign_move(home: &Home, moved: &Config, to: &Endpoint) -> Result<SignedRecord> {
+        let identity = Self::read(home)?;
+        let signed = identity.record.record();
+        let is_known = |endpoint: &Endpoint| endpoint == to || signed.endpoints.contains(endpoint);
+        if moved.networks != signed.networks || !moved.endpoints.iter().all(is_known) {
+            bail!(
+                "gateway.toml names other endpoints or networks that the operator did not sign: \
+                 run `rove gateway sign` first, or undo the change"
+            );
+        }
+        identity.sign(home, moved)
+    }
+
+    /// Signs the configuration and stores the record. Returns whether it was not signed before.
+    pub(crate) fn sign_config(home: &Home, config: &Config) -> Result<bool> {
+        let identity = Self::read(home)?;
+        if identity.is_about(config) {
+            return Ok(false);
+        }
+        let record = identity.sign(home, config)?;
+        identity.replace(home, record)?;
+        Ok(true)
+    }
+
+    /// Stores a record about `config` that the operator signed elsewhere, as text.
+    pub(crate) fn take(home: &Home, config: &Config, signed: &str) -> Result<Self> {
+        let identity = Self::read(home)?;
+        let serial = identity.record.record().serial.saturating_add(1);
+        let next = describe(&identity.key, config, serial);
+        let record = encoding::from_text(signed)
+            .and_then(|bytes| SignedRecord::verify(&bytes, identity.operator))
+            .filter(|record| *record.record() == next)
+            .context(
+                "what the operator signed is not what the gateway would say: its files changed \
+                 meanwhile, so repeat the command",
+            )?;
+        identity.replace(home, record)
+    }
+
+    /// Stores this record again, after a change that failed.
+    pub(crate) fn put_back(&self, home: &Home) -> Result<()> {
+        self.store(home, &self.record)
+    }
+
+    fn replace(self, home: &Home, record: SignedRecord) -> Result<Self> {
+        self.store(home, &record)?;
+        Ok(Self { record, ..self })
+    }
+
+    fn store(&self, home: &Home, record: &SignedRecord) -> Result<()> {
+        let text = record_text(self.operator, record);
+        Ok(files::replace(&home.record(), PRIVATE, text.as_bytes())?)
+    }
+
+    /// A record about `config`, signed with the operator's key.
+    fn sign(&self, home: &Home, config: &Config) -> Result<SignedRecord> {
+        let path = home.operator_key();
+        let signer = match home.opened_operator_key() {
+            Some(opened) => OperatorKey::load_from(opened, &path),
+            None => OperatorKey::load(&path),
+        };
+        let signer = match signer {
+            Ok(signer) => signer,
+            Err(KeyError::File(files::FileError::Missing(_))) => bail!(
+                "operator.key is not in {}: put it there for this command",
+                home.dir().display()
+            ),
+            Err(error) => return Err(error.into()),
+        };
+        if signer.public() != self.operator {
+            bail!("{} is another operator's key: put the right one there", path.display());
+        }
+        let serial = self.record.record().serial.saturating_add(1);
+        Ok(describe(&self.key, config, serial).sign(&signer))
     }
 
     /// An invite that lets a client in by `token`.
@@ -96,33 +164,6 @@ fn describe(key: &StaticKey, config: &Config, serial: u64) -> GatewayRecord {
         endpoints: config.endpoints.clone(),
         networks: config.networks,
     }
-}
-
-fn sign_again(
-    home: &Home,
-    config: &Config,
-    key: &StaticKey,
-    operator: OperatorPublic,
-    serial: u64,
-) -> Result<SignedRecord> {
-    let path = home.operator_key();
-    let signer = match home.opened_operator_key() {
-        Some(opened) => OperatorKey::load_from(opened, &path),
-        None => OperatorKey::load(&path),
-    };
-    let signer = match signer {
-        Ok(signer) => signer,
-        Err(KeyError::File(files::FileError::Missing(_))) => bail!(
-            "gateway.toml names endpoints or networks that the operator did not sign: put \
-             operator.key back into {} for one start, or undo the change",
-            home.dir().display()
-        ),
-        Err(error) => return Err(error.into()),
-    };
-    if signer.public() != operator {
-        bail!("{} is another operator's key: put the right one there", path.display());
-    }
-    Ok(describe(key, config, serial.saturating_add(1)).sign(&signer))
 }
 
 fn record_text(operator: OperatorPublic, record: &SignedRecord) -> String {

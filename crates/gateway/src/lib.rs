@@ -29,4 +29,4 @@ pub use backup::{Restored, restore};
 pub use config::{Config, StoreUrl};
 pub use daemon::run;
 pub use ledger::Dropped;
-pub use requests::{TakenDown, ask, backup, down, init, relocate};
+pub use requests::{Signed, TakenDown, ask, backup, down, init, relocate, sign};

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
-use rove_host::files;
 use rove_host::home::{Home, Role};
 use rove_host::values::{Endpoint, Host};
+use rove_host::{encoding, files};
 use rove_os::links::Link;
 
 use crate::config::{Config, Relocation};
@@ -21,14 +21,27 @@ impl Gateway {
 
     /// Makes it durable, for the next start and for invites from now on. `signed` is the record
     /// about it, if the operator signed it elsewhere.
-    pub(crate) fn relocate(&mut self, relocation: &Relocation, signed: Option<&str>) -> Result<()> {
+    pub(crate) fn relocate(
+        &mut self,
+        relocation: &Relocation,
+        to: &Endpoint,
+        signed: Option<&str>,
+    ) -> Result<()> {
+        let own;
+        let signed = match signed {
+            Some(signed) => signed,
+            None => {
+                let record = Identity::sign_move(&self.home, &relocation.config, to)?;
+                own = encoding::to_text(record.as_bytes());
+                &own
+            }
+        };
         // Signed first: a configuration that is not signed would keep the gateway from starting.
-        let identity = Identity::load_with(&self.home, &relocation.config, signed)?;
+        let identity = Identity::take(&self.home, &relocation.config, signed)?;
         let path = self.home.config(Role::Gateway);
         if let Err(error) = files::replace(&path, files::PRIVATE, relocation.text.as_bytes()) {
-            let undone = Identity::load(&self.home, &self.config);
-            return Err(error).context(match undone {
-                Ok(_) => "nothing was changed",
+            return Err(error).context(match self.identity.put_back(&self.home) {
+                Ok(()) => "nothing was changed",
                 Err(_) => "gateway.record is about the new endpoint: repeat the command",
             });
         }
@@ -48,7 +61,8 @@ pub(crate) fn sign(home: &Home, to: &Endpoint) -> Result<Option<String>> {
     }
     let links = rove_os::links::snapshot().unwrap_or_default();
     let relocation = relocation(home, to, &links)?;
-    Identity::sign_for(home, &relocation.config).map(Some)
+    let record = Identity::sign_move(home, &relocation.config, to)?;
+    Ok(Some(encoding::to_text(record.as_bytes())))
 }
 
 fn relocation(home: &Home, to: &Endpoint, links: &[Link]) -> Result<Relocation> {

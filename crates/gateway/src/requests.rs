@@ -8,7 +8,7 @@ use rove_api::{Moved, Request};
 use rove_host::control::{self, AskError};
 use rove_host::home::{Home, Role};
 use rove_host::time::wall_clock;
-use rove_host::values::Endpoint;
+use rove_host::values::{Endpoint, Networks};
 use rove_host::{confine, files};
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, Places};
@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::backup::write;
 use crate::config::Config;
 use crate::gateway::{Gateway, when_free};
+use crate::identity::Identity;
 use crate::relocation;
 
 /// Makes the files of a new gateway in `home`. Nothing that exists is overwritten.
@@ -43,9 +44,27 @@ pub fn relocate(home: &Home, to: &Endpoint) -> Result<Moved> {
     ask(home, &Request::Move { endpoint: to.to_string(), record })
 }
 
+/// What the operator signed.
+#[derive(Debug)]
+pub struct Signed {
+    /// Where clients reach the gateway.
+    pub endpoints: Vec<Endpoint>,
+    /// The inner networks.
+    pub networks: Networks,
+    /// Whether it was not signed before.
+    pub is_new: bool,
+}
+
+/// Signs the endpoints and networks that gateway.toml names, with the operator's key.
+pub fn sign(home: &Home) -> Result<Signed> {
+    let config = Config::load(&Gateway::find(home)?)?;
+    let is_new = Identity::sign_config(home, &config)?;
+    Ok(Signed { endpoints: config.endpoints, networks: config.networks, is_new })
+}
+
 /// Writes a new file `to` with the gateway's configuration, identity and ledger.
 pub fn backup(home: &Home, to: &Path) -> Result<()> {
-    let text = confine::as_owner(home, || write(home, ask(home, &Request::Snapshot)?))?;
+    let text = confine::as_owner(home, || write(home, ask(home, &Request::Snapshot)?))??;
     match files::create(to, files::PRIVATE, text.as_bytes()) {
         Err(files::FileError::Exists(to)) => {
             bail!("{} exists already: choose another file for the backup", to.display())

@@ -47,8 +47,8 @@ pub fn become_owner(home: &Home, resolver: Option<&Places>) -> Result<()> {
 
 /// Runs `work` with the node's user's rights to files, if this process is root and that user owns
 /// the node's directory.
-pub fn as_owner<T>(home: &Home, work: impl FnOnce() -> T) -> T {
-    privileges::as_owner(USER, home.dir(), work)
+pub fn as_owner<T>(home: &Home, work: impl FnOnce() -> T) -> Result<T> {
+    Ok(privileges::as_owner(USER, home.dir(), work)?)
 }
 
 /// Makes the node's directory, for its user if there is one, or takes one that is there.

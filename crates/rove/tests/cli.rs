@@ -27,6 +27,7 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-gateway-status.txt", "gateway status --help"),
         ("help-gateway-down.txt", "gateway down --help"),
         ("help-gateway-move.txt", "gateway move --help"),
+        ("help-gateway-sign.txt", "gateway sign --help"),
         ("help-up.txt", "up --help"),
         ("help-status.txt", "status --help"),
         ("help-check.txt", "check --help"),
@@ -235,21 +236,51 @@ fn damaged_files_are_named_with_the_cure() {
 }
 
 #[test]
-fn changed_endpoints_need_the_operator_key_once() {
+fn only_the_commands_that_say_so_sign_changed_endpoints() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     init(dir);
     let operator = dir.join("operator.key");
     let elsewhere = dir.join("elsewhere");
-    fs::rename(&operator, &elsewhere).unwrap();
-    rove_in(dir, "gateway invite phone").ok();
     let path = dir.join("gateway.toml");
     let text = fs::read_to_string(&path).unwrap();
+    let record = || fs::read(dir.join("gateway.record")).unwrap();
+    let before = record();
+    // The key is there, and whoever took over the node changed the file.
+    fs::write(&path, text.replace("vpn.example.org", "evil.example.net")).unwrap();
+    for command in [
+        "status",
+        "peers",
+        "invite tablet",
+        "run",
+        "revoke phone",
+        "allow phone 10.0.0.1",
+        "reset-clock",
+        "backup copy",
+    ] {
+        let error = rove_in(dir, &format!("gateway {command}")).fails();
+        assert!(error.contains("did not sign: with operator.key in"), "{command}: {error}");
+        assert_eq!(record(), before, "{command} signed");
+    }
+    let error = rove_in(dir, "gateway move 192.0.2.9:4500").fails();
+    assert!(error.contains("run `rove gateway sign`"), "{error}");
+    assert_eq!(record(), before);
+    // A network that no move is about.
+    let network = text.replace("10.77.0.0/24", "10.78.0.0/24");
+    assert_ne!(network, text);
+    fs::write(&path, network).unwrap();
+    let error = rove_in(dir, "gateway move 192.0.2.9:4500").fails();
+    assert!(error.contains("run `rove gateway sign` first"), "{error}");
+
+    fs::rename(&operator, &elsewhere).unwrap();
     fs::write(&path, text.replace("vpn.example.org", "vpn.example.net")).unwrap();
-    let error = rove_in(dir, "gateway invite tablet").fails();
-    assert!(error.contains("put operator.key back into"), "{error}");
+    let error = rove_in(dir, "gateway sign").fails();
+    assert!(error.contains("operator.key is not in"), "{error}");
     fs::rename(&elsewhere, &operator).unwrap();
-    rove_in(dir, "gateway invite tablet").ok();
+    let signed = rove_in(dir, "gateway sign").ok();
+    assert!(signed.starts_with("signed: endpoints vpn.example.net:4500; networks 10."), "{signed}");
+    assert_ne!(record(), before);
+    assert!(rove_in(dir, "gateway sign").ok().starts_with("was signed already: endpoints"));
     fs::rename(&operator, &elsewhere).unwrap();
     rove_in(dir, "gateway invite laptop").ok();
 
@@ -257,7 +288,7 @@ fn changed_endpoints_need_the_operator_key_once() {
     init(other.path());
     fs::copy(other.path().join("operator.key"), &operator).unwrap();
     fs::write(&path, text).unwrap();
-    let error = rove_in(dir, "gateway peers").fails();
+    let error = rove_in(dir, "gateway sign").fails();
     assert!(error.contains("is another operator's key"), "{error}");
 }
 

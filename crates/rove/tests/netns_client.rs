@@ -172,7 +172,7 @@ fn a_gateway_without_room_is_told_of() {
         // No invite promises an address that there is not, but a network may shrink after it.
         assert_eq!(gateway.terminate(), Some(0));
         edit(&config, "10.77.0.0/29", "10.77.0.0/30");
-        lab.rove("gateway", "gateway peers").ok(); // signs, so that `run` and who asks need not
+        lab.rove("gateway", "gateway sign").ok();
         let _gateway = lab.gateway();
         let error = lab.rove("phone", &format!("up {second} --timeout 3s")).fails();
         assert!(error.contains("the gateway cannot take another client now"), "{error}");
@@ -189,7 +189,7 @@ fn a_lease_that_the_operator_did_not_sign_is_refused() {
         assert_eq!(gateway.terminate(), Some(0));
         // The client holds what was signed when it was invited.
         edit(&lab.home("gateway").join("gateway.toml"), "10.77.0.0/24", "10.99.0.0/24");
-        lab.rove("gateway", "gateway peers").ok();
+        lab.rove("gateway", "gateway sign").ok();
         let _gateway = lab.gateway();
         let error = lab.rove("client", &format!("up {invite}")).fails();
         assert!(error.contains("the gateway gave 10.99.0.2/24, which is not of 10.77"), "{error}");

@@ -6,7 +6,9 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -120,7 +122,7 @@ fn a_gateway_of_root_runs_as_its_own_user() {
         fs::write(&secret, "").unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
         let socket = lab.dir.path().join("socket");
-        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let _listener = UnixListener::bind(&socket).unwrap();
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).unwrap();
         let with = "+net_admin,+net_raw,+net_bind_service";
         let as_user = format!(
@@ -136,7 +138,17 @@ fn a_gateway_of_root_runs_as_its_own_user() {
         gateway.terminate();
         lab.invite("offline");
         lab.rove("gateway", "gateway move 192.0.2.1:4502").ok();
+        // The node's user changes where clients are sent. Only a command that says so signs that.
         support::netns::edit(&home.join("gateway.toml"), ":4502", ":4503");
+        let record = || fs::read(home.join("gateway.record")).unwrap();
+        let before = record();
+        for command in ["status", "peers", "invite tablet", "run"] {
+            let error = lab.rove("gateway", &format!("gateway {command}")).fails();
+            assert!(error.contains("run `rove gateway sign`"), "{command}: {error}");
+            assert_eq!(record(), before, "{command} signed");
+        }
+        let signed = lab.rove("gateway", "gateway sign").ok();
+        assert!(signed.starts_with("signed: endpoints 192.0.2.1:4503"), "{signed}");
         let _gateway = lab.gateway();
         lab.invite("laptop");
         for (path, owner) in of_node() {
@@ -226,7 +238,72 @@ fn no_directory_and_no_file_of_root_is_given_away() {
         }
         let all = usual.join("gateway.old/all");
         assert_eq!((owner(&all), owner(Path::new("/etc/shadow"))), (0, 0));
-        sh(&format!("! {} gateway invite phone --dir /etc/rove", binary()));
+        sh(&format!("! {} gateway move 192.0.2.1:4600 --dir /etc/rove", binary()));
+    });
+}
+
+/// Root has groups, for example of a login. A command that root runs on the node's files does not
+/// use them.
+#[test]
+fn the_groups_of_root_open_nothing_for_the_nodes_user() {
+    in_namespace_of_root("the_groups_of_root_open_nothing_for_the_nodes_user", || {
+        const GROUP: u32 = 64_991;
+        let lab = lab_with_user("groups of root");
+        let init = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24";
+        lab.rove("gateway", init).ok();
+        let home = lab.home("gateway");
+        let of_group = lab.dir.path().join("of-group");
+        sh(&format!(
+            "mkdir {0} && chgrp {GROUP} {0} && chmod 770 {0}
+             setpriv --reuid {ROVE} --regid {ROVE} --clear-groups -- ln -s {0} {1}/gateway.state",
+            of_group.display(),
+            home.display()
+        ));
+        let backup = lab.dir.path().join("backup");
+        let rove = |line: &str| {
+            format!(
+                "setpriv --groups {GROUP} -- {} gateway {line} --dir {}",
+                binary(),
+                home.display()
+            )
+        };
+        sh(&rove(&format!("backup {}", backup.display())));
+        // It takes the lock in the directory with the state.
+        sh(&format!("! {}", rove(&format!("restore {}", backup.display()))));
+        let made: Vec<_> = fs::read_dir(&of_group).unwrap().collect();
+        assert!(made.is_empty(), "{made:?}");
+        // What root may do without the user's rights, it may still do.
+        assert_eq!(fs::metadata(&backup).unwrap().uid(), 0);
+    });
+}
+
+/// More connections than a node serves, of users who may not ask and of those who may.
+#[test]
+fn no_other_user_keeps_root_from_asking() {
+    in_namespace_of_root("no_other_user_keeps_root_from_asking", || {
+        const MANY: usize = 100;
+        let lab = lab_with_user("root's commands");
+        let _gateway = lab.gateway();
+        let home = lab.home("gateway");
+        sh(&format!("chmod 711 {}", home.display()));
+        let socket = home.join("gateway.sock");
+        for (user, group, said) in [(65_534, 65_534, "may ask"), (65_534, ROVE, "too many")] {
+            let socket = socket.clone();
+            // Only this thread becomes the user.
+            let connect = std::thread::spawn(move || {
+                use rustix::process::{Gid, Uid};
+                let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+                rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+                rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+                let connect = || UnixStream::connect(&socket).unwrap();
+                (0..MANY).map(|_| connect()).collect::<Vec<_>>()
+            });
+            let connections = connect.join().unwrap();
+            let mut line = String::new();
+            BufReader::new(connections.last().unwrap()).read_line(&mut line).unwrap();
+            assert!(line.contains(said), "{line}");
+            lab.rove("gateway", "gateway peers").ok();
+        }
     });
 }
 

@@ -252,6 +252,7 @@ fn what_is_missing_or_taken_is_named() {
 
         // A name that nobody knows.
         edit(&lab.home("gateway").join("gateway.toml"), "192.0.2.1:4500", "vpn.invalid:4500");
+        lab.rove("gateway", "gateway sign").ok();
         let invite = lab.invite("tablet");
         sh("ip -n client link set to-router up
             ip -n client route add default via 203.0.113.254");

@@ -258,8 +258,8 @@ impl Config {
 # hold, assist and rules are read again by `rove reload`. Lines that begin with # show the default.
 
 [gateway]
-# Where clients reach this gateway, best first: HOST:PORT. The operator key signs these and the
-# networks, so operator.key must be in this directory when they change.
+# Where clients reach this gateway, best first: HOST:PORT. If you change these or the networks, put
+# operator.key into this directory and run `rove gateway sign`.
 endpoints = {endpoints}
 
 # Local addresses and ports to listen on. [::] takes IPv4 too.

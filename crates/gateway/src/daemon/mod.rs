@@ -68,12 +68,11 @@ const EXPEL_WITHIN: Duration = Duration::from_secs(1);
 pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
     let state = home.state(Role::Gateway);
     Gateway::find(home)?;
-    let store = confine::as_owner(home, || store_directory(home))?;
-    let home = home.clone().with_operator_key()?;
-    let left = confine::leave_root(&home, &[&store], None)?;
+    let store = confine::as_owner(home, || store_directory(home))??;
+    let left = confine::leave_root(home, &[&store], None)?;
     files::make_directory(&state)?;
     let _lock = Lock::take(&state)?;
-    run_alone(home, format, || {
+    run_alone(home.clone(), format, || {
         confine::tell(&left);
         ready();
     })
@@ -83,8 +82,6 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
 fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
     let (state, socket) = (home.state(Role::Gateway), home.socket(Role::Gateway)?);
     let gateway = Gateway::open_to_run(&home)?;
-    // The operator's key is closed again, now that the record is signed.
-    let home = home.without_operator_key();
     log::start(gateway.config.log, format);
     let (own, places) = (gateway.lease()?, Places::usual(&state));
     let mut applier = take_over(&places)?;

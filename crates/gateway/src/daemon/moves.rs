@@ -151,7 +151,7 @@ impl Daemon {
     pub(super) fn relocate(&mut self, to: &Endpoint, record: Option<&str>) -> Result<Moved> {
         let relocation = self.gateway.relocation(to, &self.links)?;
         let (sockets, entrances) = self.open_for(&relocation.config)?;
-        if let Err(error) = self.gateway.relocate(&relocation, record) {
+        if let Err(error) = self.gateway.relocate(&relocation, to, record) {
             self.listening.forget(sockets.iter().map(|(number, _)| *number));
             self.entrances.forget(&entrances);
             return Err(error);

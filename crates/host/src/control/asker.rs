@@ -10,23 +10,34 @@ const GROUP: &str = "rove";
 const GROUP_FILE: &str = "/etc/group";
 const USER_FILE: &str = "/etc/passwd";
 
-/// Whether the process at the other end may ask, by the credentials that the kernel noted when it
-/// connected (SO_PEERCRED, unix(7)).
+/// Who is at the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Asker {
+    /// Root, or the user that the node runs as.
+    Owner,
+    /// A member of the group.
+    Member,
+    /// Somebody who may not ask.
+    Other,
+}
+
+/// Who connected, by the credentials that the kernel noted then (SO_PEERCRED, unix(7)).
 ///
 /// Membership is looked up in the local user and group files, and in the primary group of the
 /// process; a group that only a directory service knows does not count.
-pub(super) fn may_ask(stream: &UnixStream) -> bool {
+pub(super) fn of(stream: &UnixStream) -> Asker {
     let Ok(credentials) = socket_peercred(stream) else {
-        return false;
+        return Asker::Other;
     };
     let uid = credentials.uid;
     if uid.is_root() || uid == rustix::process::geteuid() {
-        return true;
+        return Asker::Owner;
     }
     let groups = fs::read_to_string(GROUP_FILE).unwrap_or_default();
     let users = fs::read_to_string(USER_FILE).unwrap_or_default();
     let user = user_name(&users, uid.as_raw());
-    is_member(&groups, user, credentials.gid.as_raw())
+    let is_member = is_member(&groups, user, credentials.gid.as_raw());
+    if is_member { Asker::Member } else { Asker::Other }
 }
 
 /// The name of the user `uid` in the text of passwd(5).

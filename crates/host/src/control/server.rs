@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use rove_api::{Answer, Reply, Request};
 
-use super::{CLIENTS_MAX, REQUEST_BYTES_MAX, asker};
+use super::asker::{self, Asker};
+use super::{CLIENTS_MAX, OWNERS_MAX, REQUEST_BYTES_MAX};
 use crate::files::FileError;
 
 /// How long a connection may be silent, or refuse to read.
@@ -117,7 +118,16 @@ where
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if serving.fetch_add(1, Ordering::AcqRel) >= CLIENTS_MAX {
+        // Before anything is counted: others must not take the places of those who may ask.
+        let room = match asker::of(&stream) {
+            Asker::Owner => CLIENTS_MAX + OWNERS_MAX,
+            Asker::Member => CLIENTS_MAX,
+            Asker::Other => {
+                refuse(&stream, "only root and members of the group `rove` may ask: use sudo");
+                continue;
+            }
+        };
+        if serving.fetch_add(1, Ordering::AcqRel) >= room {
             serving.fetch_sub(1, Ordering::AcqRel);
             refuse(&stream, "too many control connections: try again in a moment");
             continue;
@@ -145,10 +155,6 @@ impl Drop for Slot {
 fn serve(stream: &UnixStream, pass_on: &impl Fn(Asked) -> bool) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    if !asker::may_ask(stream) {
-        refuse(stream, "only root and members of the group `rove` may ask: use sudo");
-        return Ok(());
-    }
     let mut lines = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
@@ -187,8 +193,9 @@ pub(crate) fn answer(line: &[u8], pass_on: &impl Fn(Asked) -> bool) -> Reply<Ans
 }
 
 fn refuse(stream: &UnixStream, why: &str) {
-    // The client may be gone, or never read: it loses its line, nobody else anything.
-    let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
+    // The client may be gone, or never read: it loses its line, nobody else anything. Nothing was
+    // sent before, so that the line has room and nobody waits.
+    let _ = stream.set_nonblocking(true);
     let _ = write_reply(stream, &Reply::Error(why.to_owned()));
 }
 

@@ -139,8 +139,9 @@ fn a_line_without_end_is_cut_off() {
 #[test]
 fn silent_clients_do_not_keep_others_out() {
     let node = Node::start();
-    let silent: Vec<UnixStream> =
-        (0..CLIENTS_MAX - 1).map(|_| UnixStream::connect(&node.path).unwrap()).collect();
+    let silent: Vec<UnixStream> = (0..CLIENTS_MAX + OWNERS_MAX - 1)
+        .map(|_| UnixStream::connect(&node.path).unwrap())
+        .collect();
     assert!(ask::<Value>(&node.path, &Request::Status).is_ok());
     let more: Vec<UnixStream> = (0..4).map(|_| UnixStream::connect(&node.path).unwrap()).collect();
     let mut line = String::new();

@@ -43,6 +43,13 @@ const TUN: &str = "/dev/net/tun";
 const DEPTH_MAX: u32 = 2;
 /// Entries of a directory that are examined. A node has a dozen files.
 const ENTRIES_MAX: usize = 4_096;
+/// The groups of a process (linux/limits.h, NGROUPS_MAX).
+const GROUPS_MAX: usize = 65_536;
+/// Processors of 32 bits had another call for group numbers of 16 bits (setgroups(2)).
+#[cfg(any(target_arch = "arm", target_arch = "x86"))]
+const SYS_SETGROUPS: libc::c_long = libc::SYS_setgroups32;
+#[cfg(not(any(target_arch = "arm", target_arch = "x86")))]
+const SYS_SETGROUPS: libc::c_long = libc::SYS_setgroups;
 
 /// The user that a node should run as, and the paths that it needs as that user.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +91,17 @@ pub enum Why {
     /// This user namespace, for example of a container, has only one user.
     #[error("this user namespace has no user {0}")]
     NotMapped(String),
+    /// This process lacks capabilities of root.
+    #[error(
+        "root may not use files as the user {user} here ({why}): it lacks CAP_SETUID or \
+        CAP_SETGID"
+    )]
+    Refused {
+        /// The user.
+        user: String,
+        /// What the kernel said.
+        why: String,
+    },
     /// The directory is root's, and Rove has not made it.
     #[error("{} was not made by Rove: chown -R it to {user}, or name a new directory with --dir",
         .path.display())]
@@ -172,10 +190,14 @@ pub fn become_owner(user: &str, home: &Path, resolver: Option<&Places>) -> Resul
 
 /// Runs `work` with the owner's rights to files, if the node's user owns the directory. Files that
 /// it makes belong to that user.
-pub fn as_owner<T>(user: &str, home: &Path, work: impl FnOnce() -> T) -> T {
+///
+/// # Errors
+/// The process may not take these rights. Then nothing runs.
+pub fn as_owner<T>(user: &str, home: &Path, work: impl FnOnce() -> T) -> Result<T, Error> {
     match owning_user(user, home) {
-        Some(owner) => as_user(owner, work),
-        None => work(),
+        Some(owner) => as_user(owner, work)
+            .map_err(|error| Error::os(format!("use files as the user {user}"), error)),
+        None => Ok(work()),
     }
 }
 
@@ -227,7 +249,7 @@ pub fn make_home(user: &str, home: &Path, mode: u32) -> io::Result<()> {
     let user = user_named(&fs::read_to_string(USERS).unwrap_or_default(), user);
     let Some(user) = user.filter(|user| is_mapped(UID_MAP, user.uid)) else { return Ok(()) };
     // A user that cannot pass the directories above would only lock root out.
-    let can_pass = as_user(user, || may_access(home, libc::F_OK));
+    let can_pass = as_user(user, || may_access(home, libc::F_OK)).unwrap_or(false);
     if can_pass {
         own(&open(None, home, libc::O_DIRECTORY)?, user.uid, user.gid)?;
     }
@@ -259,7 +281,8 @@ fn find(leaving: &Leaving<'_>) -> Result<(User, Option<u32>), Why> {
         return Err(Why::NotMapped(name()));
     }
     let path = leaving.home;
-    if !as_user(user, || may_access(path, libc::F_OK)) {
+    let refused = |error: io::Error| Why::Refused { user: name(), why: error.to_string() };
+    if !as_user(user, || may_access(path, libc::F_OK)).map_err(refused)? {
         return Err(Why::Unreachable { path: path.to_owned(), user: name() });
     }
     match owner_of(path) {
@@ -278,6 +301,7 @@ fn find(leaving: &Leaving<'_>) -> Result<(User, Option<u32>), Why> {
         let mut needed = others.chain(tun);
         needed.find(|&(path, how)| !may_access(path, how)).map(|(path, _)| path.to_owned())
     });
+    let unreachable = unreachable.map_err(refused)?;
     unreachable.map_or(Ok((user, group)), |path| Err(Why::Unreachable { path, user: name() }))
 }
 
@@ -458,20 +482,55 @@ fn may_access(path: &Path, how: libc::c_int) -> bool {
     result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS)
 }
 
-/// Runs `look` with the user's rights to files, without any capability for files.
-fn as_user<T>(user: User, look: impl FnOnce() -> T) -> T {
-    // SAFETY: both change credentials of this thread alone; they cannot fail for root.
-    unsafe {
-        libc::setfsgid(user.gid);
-        libc::setfsuid(user.uid);
-    }
-    let seen = look();
-    // SAFETY: as above.
-    unsafe {
-        libc::setfsuid(0);
-        libc::setfsgid(0);
-    }
+/// Runs `look` with the user's rights to files, without any capability for files and without the
+/// groups of root. Nothing runs if the process cannot have exactly these rights.
+fn as_user<T>(user: User, look: impl FnOnce() -> T) -> io::Result<T> {
+    let before = Rights::now()?;
+    // The node runs without other groups, too: see `switch`.
+    let during = Rights { uid: user.uid, gid: user.gid, groups: Vec::new() };
+    let seen = during.take().map(|()| look());
+    before.take()?;
     seen
+}
+
+/// With what a thread opens files (credentials(7)).
+#[derive(PartialEq, Eq)]
+struct Rights {
+    uid: u32,
+    gid: u32,
+    groups: Vec<libc::gid_t>,
+}
+
+impl Rights {
+    fn now() -> io::Result<Self> {
+        let mut groups = vec![0; GROUPS_MAX];
+        let room = libc::c_int::try_from(groups.len()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the list has room for so many groups and lives through the call.
+        let count = unsafe { libc::getgroups(room, groups.as_mut_ptr()) };
+        check(count)?;
+        groups.truncate(usize::try_from(count).unwrap_or_default());
+        // SAFETY: an impossible number changes nothing, and the present one is returned
+        // (setfsuid(2)).
+        let (uid, gid) = unsafe { (libc::setfsuid(u32::MAX), libc::setfsgid(u32::MAX)) };
+        Ok(Self { uid: uid.cast_unsigned(), gid: gid.cast_unsigned(), groups })
+    }
+
+    /// Gives this thread these rights. setfsuid reports no error, so the result is compared.
+    fn take(&self) -> io::Result<()> {
+        let groups = self.groups.as_ptr();
+        // SAFETY: the list has that length and lives through the call; the others take numbers.
+        // The system call itself changes only this thread, as setfsuid does.
+        unsafe {
+            let result = libc::syscall(SYS_SETGROUPS, self.groups.len(), groups);
+            if result != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            libc::setfsgid(self.gid);
+            libc::setfsuid(self.uid);
+        }
+        let has_all = Self::now()? == *self;
+        if has_all { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+    }
 }
 
 fn switch(user: User, group: Option<u32>) -> io::Result<()> {

@@ -186,6 +186,9 @@ pub(crate) enum GatewayCommand {
         #[arg(value_name = "NEW-ENDPOINT")]
         endpoint: Endpoint,
     },
+    /// Sign the endpoints and networks of gateway.toml with the operator key, after a change
+    #[command(after_help = text::SIGN)]
+    Sign,
     /// Write everything but the operator key into one private file
     Backup {
         /// The file to make.

@@ -49,6 +49,10 @@ new address must lead here already: this command tells clients, and changes no n
 must be in DIR, since it signs where the gateway is reached. Clients that are away find the gateway
 by its name, if one of its endpoints has one.";
 
+pub(super) const SIGN: &str = "\
+operator.key must be in DIR. The command prints what it signed: read it, because programs that run
+as the gateway's user can change gateway.toml too. Restart the gateway afterwards.";
+
 pub(super) const PATHS: &str = "\
 RTT is the round trip, OUT and IN what arrives of each direction, QUEUE how long what is sent waits
 on its way. A hyphen stands for what is not known: rates, QUEUE and LOSS while nothing was sent for

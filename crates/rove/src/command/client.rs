@@ -266,7 +266,7 @@ fn start_detached(home: &Home, args: &UpArgs) -> Result<Child> {
     confine::make_home(home)?;
     let path = home.client_log();
     // A tunnel without a log is better than none.
-    let log = match confine::as_owner(home, || LogFile::open(&path)) {
+    let log = match confine::as_owner(home, || LogFile::open(&path))? {
         Ok(log) => log.into_file(),
         Err(cause) => {
             let why = FileError::system(&path, cause);

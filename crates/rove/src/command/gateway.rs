@@ -248,6 +248,18 @@ pub(super) fn relocate(home: &Home, to: &Endpoint) -> Result<()> {
     ))
 }
 
+pub(super) fn sign(home: &Home) -> Result<()> {
+    let rove_gateway::Signed { endpoints, networks, is_new } = rove_gateway::sign(home)?;
+    let endpoints: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
+    let networks: Vec<String> = networks.iter().map(|network| network.to_string()).collect();
+    let done = if is_new { "signed" } else { "was signed already" };
+    output::line(&format!(
+        "{done}: endpoints {}; networks {}",
+        endpoints.join(", "),
+        networks.join(", ")
+    ))
+}
+
 /// How many sessions have followed, when all have or a moment has passed: most need one round trip,
 /// and `rove gateway status` shows the others come.
 fn count_followers(home: &Home, told: u64) -> Result<u64> {

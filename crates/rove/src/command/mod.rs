@@ -118,9 +118,13 @@ fn run_gateway(
         | GatewayCommand::Flows(_)
         | GatewayCommand::Revoke { .. }
         | GatewayCommand::Allow(_)
-        | GatewayCommand::Move { .. }
         | GatewayCommand::ResetClock
         | GatewayCommand::Down => {
+            confine::become_owner(&home, None)?;
+            home
+        }
+        // Only these sign. The others run while the node's user may have changed gateway.toml.
+        GatewayCommand::Move { .. } | GatewayCommand::Sign => {
             let home = home.with_operator_key()?;
             confine::become_owner(&home, None)?;
             home
@@ -138,6 +142,7 @@ fn run_gateway(
         GatewayCommand::Revoke { name } => gateway::revoke(home, name),
         GatewayCommand::Allow(args) => gateway::allow(home, args),
         GatewayCommand::Move { endpoint } => gateway::relocate(home, &endpoint),
+        GatewayCommand::Sign => gateway::sign(home),
         GatewayCommand::Backup { file } => gateway::backup(home, &file),
         GatewayCommand::Restore { file } => gateway::restore(home, &file),
         GatewayCommand::ResetClock => gateway::reset_clock(home),
