@@ -88,6 +88,21 @@ impl Finding {
                     format!("routing sends packets for {to} to {link}, not to the tunnel; {end}");
                 Self { part: "leak", what, cause, cure }
             }
+            Obstacle::Refusal { to, priority, action } => {
+                let family = if to.iter().any(|net| net.addr().is_ipv6()) { "-6 " } else { "" };
+                let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+                Self {
+                    part: "routing",
+                    what: format!("routing refuses packets for {}", to.join(", ")),
+                    cause: format!(
+                        "another program's rule at priority {priority} comes first ({action})"
+                    ),
+                    cure: format!(
+                        "remove it (`ip {family}rule del priority {priority}`) or move it behind \
+                         5191"
+                    ),
+                }
+            }
             Obstacle::Forward { chain, .. } => Self {
                 part: "firewall",
                 what: format!("forwarded packets of clients may be dropped by the chain {chain}"),

@@ -273,8 +273,23 @@ fn what_stands_in_the_way_is_named() {
             let [Obstacle::Bypass { to, .. }] = &obstacles[..] else { panic!("{obstacles:?}") };
             assert_eq!(*to, nets(&[part]));
         }
-        sh("ip rule del pref 100
-            nft add table ip filter
+        // Rules that refuse; the kernel answers each in its own way.
+        sh("ip rule del pref 100");
+        for (family, to, action) in [
+            ("-4", "0.0.0.0/0", "blackhole"),
+            ("-4", "203.0.113.0/24", "prohibit"),
+            ("-4", "0.0.0.0/0", "unreachable"),
+            ("-6", "::/0", "blackhole"),
+            ("-6", "::/0", "prohibit"),
+            ("-6", "2001:db8:ffff::/48", "unreachable"),
+        ] {
+            sh(&format!("ip {family} rule add pref 100 to {to} {action}"));
+            let refusal = Obstacle::Refusal { to: nets(&[to]), priority: 100, action };
+            assert_eq!(applier.obstacles().unwrap(), [refusal], "{to} {action}");
+            sh(&format!("ip {family} rule del pref 100"));
+        }
+        assert_eq!(applier.obstacles().unwrap(), []);
+        sh("nft add table ip filter
             nft add chain ip filter FORWARD \
                 '{ type filter hook forward priority 0; policy drop; }'");
         let chain = "ip filter FORWARD".to_owned();

@@ -39,6 +39,15 @@ pub enum Obstacle {
         /// A packet filter of the plan blocks these packets.
         is_blocked: bool,
     },
+    /// A rule of another program refuses packets to networks of the tunnel.
+    Refusal {
+        /// The networks, of one family.
+        to: Vec<IpNet>,
+        /// The rule's priority.
+        priority: u32,
+        /// Its action: `blackhole`, `unreachable` or `prohibit`.
+        action: &'static str,
+    },
     /// A packet filter drops forwarded packets by default, and does not know the tunnel.
     Forward {
         /// Its family, table and chain: `ip filter FORWARD`.
@@ -120,7 +129,13 @@ fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
             let way = way_out(&mut netlink, address);
             let way =
                 way.map_err(|error| Error::os(format!("ask for the route to {net}"), error))?;
-            let Some((index, table)) = way else { continue };
+            let Some((index, table)) = way else {
+                // A route that refuses is an exception of the plan, or somebody's wish.
+                if let Some((priority, action)) = present.refused_by(address) {
+                    note_refusal(&mut found, net, priority, action);
+                }
+                continue;
+            };
             let link = links.iter().find(|link| link.index == index);
             if let Some(link) = link.filter(|link| link.name != *device) {
                 let rules = present.rules_before(address, table);
@@ -141,19 +156,40 @@ fn note(
 ) {
     let same = found.iter_mut().find_map(|known| match known {
         Obstacle::Bypass { to, link: by, rules: of, .. } if *by == link && *of == rules => Some(to),
-        Obstacle::Bypass { .. } | Obstacle::Forward { .. } | Obstacle::NoShares => None,
+        Obstacle::Bypass { .. }
+        | Obstacle::Refusal { .. }
+        | Obstacle::Forward { .. }
+        | Obstacle::NoShares => None,
     });
     match same {
-        // Part of a network that is named already.
-        Some(to) if to.iter().any(|known| known.contains(&net)) => {}
-        Some(to) => {
-            to.retain(|known| !net.contains(known));
-            to.push(net);
-        }
+        Some(to) => add(to, net),
         None => {
             let link = link.to_owned();
             found.push(Obstacle::Bypass { to: vec![net], link, rules, is_blocked });
         }
+    }
+}
+
+/// The same for packets that a rule refuses.
+fn note_refusal(found: &mut Vec<Obstacle>, net: IpNet, priority: u32, action: &'static str) {
+    let same = found.iter_mut().find_map(|known| match known {
+        Obstacle::Refusal { to, priority: of, .. } if *of == priority => Some(to),
+        Obstacle::Bypass { .. }
+        | Obstacle::Refusal { .. }
+        | Obstacle::Forward { .. }
+        | Obstacle::NoShares => None,
+    });
+    match same.filter(|to| to.iter().all(|known| known.addr().is_ipv6() == net.addr().is_ipv6())) {
+        Some(to) => add(to, net),
+        None => found.push(Obstacle::Refusal { to: vec![net], priority, action }),
+    }
+}
+
+/// Adds a network to a list, in which none contains another.
+fn add(to: &mut Vec<IpNet>, net: IpNet) {
+    if !to.iter().any(|known| known.contains(&net)) {
+        to.retain(|known| !net.contains(known));
+        to.push(net);
     }
 }
 

@@ -21,7 +21,7 @@ use netlink_packet_route::{
     address::{AddressAttribute, AddressMessage},
     link::{LinkAttribute, LinkFlags, LinkMessage},
     route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType},
-    rule::{RuleAttribute, RuleFlags, RuleMessage},
+    rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage},
 };
 
 use super::{TABLE, TABLE_REPLIES, item::Item, routing, sysctl};
@@ -170,28 +170,54 @@ impl Present {
         named.filter(|to| net.contains(to) && to != net).collect()
     }
 
+    /// The first rule of another program that comes before Rove's and refuses packets of this host
+    /// for `address`, with the word that ip-rule(8) has for its action.
+    pub(super) fn refused_by(&self, address: IpAddr) -> Option<(u32, &'static str)> {
+        let refusing = self.foreign(address).filter_map(|rule| {
+            let action = match rule.header.action {
+                RuleAction::Blackhole => "blackhole",
+                RuleAction::Unreachable => "unreachable",
+                RuleAction::Prohibit => "prohibit",
+                _ => return None,
+            };
+            let (priority, _) = selects(rule);
+            is_before_tunnel(priority).then_some((priority, action))
+        });
+        refusing.min()
+    }
+
     /// Rules of other programs that come before Rove's and may have sent a packet of this host for
     /// `address` to `table`. The kernel does not tell which rule it followed.
     pub(super) fn rules_before(&self, address: IpAddr, table: u32) -> Vec<ForeignRule> {
-        let family = routing::family(address.is_ipv6());
-        let before = self.rules.iter().filter(|rule| {
-            let is_ours = rule.attributes.contains(&routing::originator());
-            rule.header.family == family && !is_ours && fits(rule, address)
-        });
-        let before = before.filter_map(|rule| {
-            let (mut priority, mut leads_to) = (0, u32::from(rule.header.table));
-            for attribute in &rule.attributes {
-                match attribute {
-                    RuleAttribute::Priority(value) => priority = *value,
-                    RuleAttribute::Table(value) => leads_to = *value,
-                    _ => {}
-                }
-            }
+        let before = self.foreign(address).filter_map(|rule| {
+            let (priority, leads_to) = selects(rule);
             (is_before_tunnel(priority) && leads_to == table)
                 .then_some(ForeignRule { priority, table })
         });
         before.collect()
     }
+
+    /// Rules of other programs that fit packets of this host for `address`.
+    fn foreign(&self, address: IpAddr) -> impl Iterator<Item = &RuleMessage> {
+        let family = routing::family(address.is_ipv6());
+        self.rules.iter().filter(move |rule| {
+            let is_ours = rule.attributes.contains(&routing::originator());
+            rule.header.family == family && !is_ours && fits(rule, address)
+        })
+    }
+}
+
+/// The priority of a rule and the table that it selects.
+fn selects(rule: &RuleMessage) -> (u32, u32) {
+    let (mut priority, mut table) = (0, u32::from(rule.header.table));
+    for attribute in &rule.attributes {
+        match attribute {
+            RuleAttribute::Priority(value) => priority = *value,
+            RuleAttribute::Table(value) => table = *value,
+            _ => {}
+        }
+    }
+    (priority, table)
 }
 
 /// Whether a rule of this priority comes before the one that leads into the tunnel. Priority 0 is
@@ -267,7 +293,8 @@ pub(super) fn way_out(netlink: &mut Netlink, address: IpAddr) -> io::Result<Opti
 }
 
 /// What `read` makes of the route that the kernel would use for an unmarked packet to `address`;
-/// `None` if it has none.
+/// `None` if it has none. A rule or route of type blackhole is told as EINVAL (`fib4_rule_action`
+/// in net/ipv4/fib_rules.c, `fib_props` in net/ipv4/fib_semantics.c).
 fn route_to<T>(
     netlink: &mut Netlink,
     address: IpAddr,
@@ -289,6 +316,7 @@ fn route_to<T>(
                 io::ErrorKind::NetworkUnreachable
                     | io::ErrorKind::HostUnreachable
                     | io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::InvalidInput
             ) =>
         {
             Ok(None)
