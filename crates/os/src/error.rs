@@ -282,6 +282,16 @@ pub enum Error {
     )]
     ResolverEnded,
 
+    /// The process that changes the resolver's settings for this one does not run now.
+    #[error(
+        "the process rove-resolver (process {process}), which changes this host's name servers \
+         for Rove, is stopped: let it go on with `kill -CONT {process}`"
+    )]
+    ResolverStopped {
+        /// Its number.
+        process: i32,
+    },
+
     /// Anything else that the kernel refused. The cause is part of the line, so it is no `source`:
     /// a chain of errors would print it twice.
     #[error("cannot {what}: {}", plainly(cause))]

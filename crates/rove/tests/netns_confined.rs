@@ -458,6 +458,8 @@ fn a_client_of_root_runs_as_its_own_user_and_changes_the_resolver() {
         lab.becomes("client", &before);
         assert!(is_link(), "the link of before is gone");
 
+        a_stopped_resolver_is_named(&lab, pid, is_ours);
+
         // Somebody kills the small process alone. The client cannot start it again, and says so;
         // root's command restores what it cannot.
         lab.rove("client", "up").ok();
@@ -475,6 +477,30 @@ fn a_client_of_root_runs_as_its_own_user_and_changes_the_resolver() {
             assert_eq!(owner, ROVE, "{path}");
         }
     });
+}
+
+/// Somebody stops the small process. No command waits for it, and each names it.
+fn a_stopped_resolver_is_named(lab: &Lab, pid: impl Fn() -> u32, is_ours: impl Fn() -> bool) {
+    lab.rove("client", "up").ok();
+    let resolver = keeper(pid());
+    sh(&format!("kill -STOP {resolver}"));
+    let told = format!("the process rove-resolver (process {resolver}) is stopped");
+    // Name servers that another program changed, which Rove wants to repair.
+    fs::write("/etc/resolv.conf", "nameserver 192.0.2.98\n").unwrap();
+    wait_until("it is told", || lab.rove("client", "status").ok().contains(&told));
+    let check = lab.rove("client", "check");
+    let line = check.out.lines().find(|line| line.contains(&told)).unwrap();
+    assert!(line.contains(&format!("kill -CONT {resolver}")), "{check:?}");
+    assert!(!check.err.contains("no answer from the node"), "{check:?}");
+    sh(&format!("kill -CONT {resolver}"));
+    wait_until("the name servers are repaired", &is_ours);
+    sh(&format!("kill -STOP {resolver}"));
+    let down = lab.rove("client", "down");
+    assert_eq!((&*down.out, &*down.err), ("down\n", ""), "{down:?}");
+    sh(&format!("kill -CONT {resolver}"));
+    assert!(!is_ours());
+    // That program's file is the original now.
+    sh("ln -sf /run/resolv.conf /etc/resolv.conf");
 }
 
 /// The child that keeps the resolver's settings.

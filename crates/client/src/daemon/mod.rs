@@ -504,9 +504,20 @@ impl Client<'_> {
         self.troubles = found;
     }
 
-    /// Name servers that this process cannot restore any more, for people.
+    /// Name servers that this process cannot change or restore, for people.
     fn stuck_resolver(&self) -> Option<Finding> {
-        self.applier.dns_is_stuck().then(|| Finding {
+        let fault = self.applier.dns_fault()?;
+        if let rove_os::error::Error::ResolverStopped { process } = fault {
+            return Some(Finding {
+                part: "dns",
+                what: format!("the process rove-resolver (process {process}) is stopped"),
+                cause: "a person or a program stopped it, so Rove cannot repair or restore name \
+                        servers"
+                    .to_owned(),
+                cure: format!("let it go on with `kill -CONT {process}`"),
+            });
+        }
+        Some(Finding {
             part: "dns",
             what: "the process rove-resolver has ended".to_owned(),
             cause: "it was killed, by a person or for want of memory; Rove gave up the rights to \

@@ -8,16 +8,17 @@
 //! checks them, and restores only what it finds in a file that root alone may write.
 //!
 //! Limits: each node process has one, because the user is a property of the process. It ends with
-//! the node. If somebody kills it, it cannot be started again, as nobody but root could:
-//! [`has_ended`] tells, and root's `rove down` restores the settings with a process of its own.
+//! the node. If somebody kills it, it cannot be started again, as nobody but root could, and a
+//! stopped one answers nothing: [`fault`] tells, and root's `rove down` restores the settings with
+//! a process of its own.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _, Write as _},
     os::{fd::AsRawFd, unix::net::UnixStream},
     path::PathBuf,
     sync::{Mutex, OnceLock, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
@@ -31,8 +32,11 @@ use crate::{
 
 /// Bytes of a request or an answer: 64 servers and 64 domains of 253 bytes, escaped; or an error.
 const MESSAGE_LEN_MAX: u32 = 128 << 10;
-/// How long a change may take: a few calls to resolved, each with its own timeout.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a change may take: a few calls to resolved, each with its own timeout. Less than a
+/// command waits for the node.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
+/// How often a process that has not answered yet is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The failed action in the error if the process does not answer.
 const ASKING: &str = "change the resolver's settings (the process rove-resolver)";
 /// How an exchange fails if the process has ended.
@@ -41,7 +45,19 @@ const ENDED: [io::ErrorKind; 3] =
 /// The name that `ps` shows.
 const NAME: &std::ffi::CStr = c"rove-resolver";
 
-static KEEPER: OnceLock<Mutex<UnixStream>> = OnceLock::new();
+static KEEPER: OnceLock<Keeper> = OnceLock::new();
+
+/// The process, as the node knows it.
+struct Keeper {
+    process: libc::pid_t,
+    line: Mutex<Line>,
+}
+
+/// The way to the process. Requests are numbered: an answer that was given up may come later.
+struct Line {
+    stream: UnixStream,
+    number: u64,
+}
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -74,8 +90,9 @@ pub(crate) fn start(places: &Places) -> io::Result<()> {
             // SAFETY: ends the copy without running what belongs to the original.
             unsafe { libc::_exit(libc::c_int::from(served.is_err())) }
         }
-        _ => {
-            let _ = KEEPER.set(Mutex::new(ours));
+        process => {
+            let line = Mutex::new(Line { stream: ours, number: 0 });
+            let _ = KEEPER.set(Keeper { process, line });
             Ok(())
         }
     }
@@ -94,12 +111,8 @@ pub(super) fn remove(device: &str, way: Way) -> Option<Result<(), Error>> {
 /// Sends a request; `None` if there is no such process.
 fn ask(request: impl FnOnce() -> Request) -> Option<Result<(), Error>> {
     let keeper = KEEPER.get()?;
-    let stream = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-    let exchange = || -> io::Result<Reply> {
-        send(&stream, &request())?;
-        receive(&stream)
-    };
-    Some(match exchange() {
+    let mut line = keeper.line.lock().unwrap_or_else(PoisonError::into_inner);
+    Some(match line.exchange(&request(), keeper.process) {
         Ok(Reply::Done) => Ok(()),
         Ok(Reply::NoPrivilege { what }) => Err(Error::NoPrivilege { what }),
         Ok(Reply::Resolved { said }) => Err(Error::Resolved { said }),
@@ -113,20 +126,64 @@ fn ask(request: impl FnOnce() -> Request) -> Option<Result<(), Error>> {
             Err(Error::Os { what, cause })
         }
         Err(error) if ENDED.contains(&error.kind()) => Err(Error::ResolverEnded),
+        Err(_) if is_stopped(keeper.process) => {
+            Err(Error::ResolverStopped { process: keeper.process })
+        }
         Err(error) => Err(Error::os(ASKING, error)),
     })
 }
 
-/// Whether there was such a process and it has ended: then its end of the socket is closed. Only
-/// root could start it again, and this process gave up root's rights.
-pub(super) fn has_ended() -> bool {
-    let Some(keeper) = KEEPER.get() else { return false };
-    let stream = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut polled = libc::pollfd { fd: stream.as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: one entry, which lives through the call. It does not wait, and without any event
-    // asked for it reports the hang-up alone (poll(2)).
-    let ready = unsafe { libc::poll(&raw mut polled, 1, 0) };
-    ready > 0 && polled.revents & (libc::POLLHUP | libc::POLLERR) != 0
+impl Line {
+    /// Waits for the answer as long as the process may take, and no longer than it runs.
+    fn exchange(&mut self, request: &Request, process: libc::pid_t) -> io::Result<Reply> {
+        let give_up = Instant::now() + ANSWER_TIME_MAX;
+        if is_stopped(process) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.number = self.number.wrapping_add(1);
+        send(&self.stream, &(self.number, request))?;
+        loop {
+            while !self.has(libc::POLLIN, LOOK_EVERY) {
+                if is_stopped(process) || Instant::now() >= give_up {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            let (number, reply): (u64, Reply) = receive(&self.stream)?;
+            if number == self.number {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// Whether one of the events, or a hang-up, comes within this time (poll(2)).
+    fn has(&self, events: libc::c_short, within: Duration) -> bool {
+        let mut polled = libc::pollfd { fd: self.stream.as_raw_fd(), events, revents: 0 };
+        let within = libc::c_int::try_from(within.as_millis()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: one entry, which lives through the call.
+        unsafe { libc::poll(&raw mut polled, 1, within) > 0 }
+    }
+}
+
+/// Why the settings cannot be changed now, if there was such a process. If it has ended, its end of
+/// the socket is closed. Only root could start it again, and this process gave up root's rights.
+pub(super) fn fault() -> Option<Error> {
+    let keeper = KEEPER.get()?;
+    // Without any event asked for, poll reports the hang-up alone.
+    let has_ended = || {
+        let line = keeper.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.has(0, Duration::ZERO)
+    };
+    if is_stopped(keeper.process) {
+        return Some(Error::ResolverStopped { process: keeper.process });
+    }
+    has_ended().then_some(Error::ResolverEnded)
+}
+
+/// Whether a signal or a debugger stopped the process (proc_pid_stat(5)).
+fn is_stopped(process: libc::pid_t) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+    state.starts_with(['T', 't'])
 }
 
 /// Limits this process to the resolver's files. It ends when the node closes its end of the socket,
@@ -152,7 +209,8 @@ fn confine(places: &Places) -> io::Result<()> {
 
 fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
     loop {
-        let done = match receive(stream)? {
+        let (number, request): (u64, Request) = receive(stream)?;
+        let done = match request {
             Request::Install { device, dns, way } => check(&device)
                 .and_then(|()| dns.check())
                 .and_then(|()| super::install_here(&device, &dns, way, places)),
@@ -160,7 +218,7 @@ fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
                 check(&device).and_then(|()| super::remove_here(&device, way, places))
             }
         };
-        send(stream, &done.map_or_else(tell, |()| Reply::Done))?;
+        send(stream, &(number, done.map_or_else(tell, |()| Reply::Done)))?;
     }
 }
 

@@ -84,9 +84,9 @@ fn install_here(device: &str, dns: &Dns, way: Way, places: &Places) -> Result<()
     }
 }
 
-/// Whether the settings cannot be changed any more, because the process that did so has ended.
-pub(crate) fn is_stuck() -> bool {
-    keeper::has_ended()
+/// Why the settings cannot be changed: the process that does so has ended, or is stopped.
+pub(crate) fn fault() -> Option<Error> {
+    keeper::fault()
 }
 
 /// The servers that this host asks beside the tunnel. `inside` are the tunnel's settings that are

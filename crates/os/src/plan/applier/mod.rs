@@ -380,11 +380,11 @@ impl Applier {
         self.unwritten.as_ref()
     }
 
-    /// Whether name servers cannot be restored any more by this process: see
-    /// [`Error::ResolverEnded`].
-    pub fn dns_is_stuck(&self) -> bool {
+    /// Why this process cannot change or restore name servers: [`Error::ResolverEnded`] or
+    /// [`Error::ResolverStopped`].
+    pub fn dns_fault(&self) -> Option<Error> {
         let is_dns = |held: &Held| matches!(held.entry.item, Item::Dns { .. });
-        self.entries.iter().any(is_dns) && dns::is_stuck()
+        dns::fault().filter(|_| self.entries.iter().any(is_dns))
     }
 
     /// Whether an earlier process left anything but a kill switch.
