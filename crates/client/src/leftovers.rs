@@ -29,6 +29,8 @@ pub struct Left {
     /// The packet filter that blocks traffic of the tunnel on other links. `None` if this process
     /// may not look.
     pub guard: Option<bool>,
+    /// Rules and routes that block traffic of the tunnel.
+    pub barrier: bool,
     /// Anything else: routes, rules, name servers.
     pub rest: bool,
 }
@@ -59,13 +61,16 @@ pub enum KillSwitch {
 pub fn left_behind(home: &Home) -> Result<Left> {
     let state = home.state(Role::Client);
     if matches!(state.try_exists(), Ok(false)) {
-        return Ok(Left { kill_switch: KillSwitch::None, guard: Some(false), rest: false });
+        let kill_switch = KillSwitch::None;
+        return Ok(Left { kill_switch, guard: Some(false), barrier: false, rest: false });
     }
     let applier = Applier::open(Places::usual(&state))?;
     let left = match applier.has_leftovers() {
         // Where this process may not look, what the journal says counts.
-        true => applier.leftovers().unwrap_or(Leftovers { filter: None, other: true }),
-        false => Leftovers { filter: Some(false), other: false },
+        true => {
+            applier.leftovers().unwrap_or(Leftovers { filter: None, barrier: false, other: true })
+        }
+        false => Leftovers { filter: Some(false), barrier: false, other: false },
     };
     let kill_switch = match applier.kill_switch_stands() {
         false => KillSwitch::None,
@@ -75,7 +80,8 @@ pub fn left_behind(home: &Home) -> Result<Left> {
             Err(_) => KillSwitch::Unseen,
         },
     };
-    Ok(Left { kill_switch, guard: left.filter, rest: left.other || applier.damaged().is_some() })
+    let Leftovers { filter: guard, barrier, other } = left;
+    Ok(Left { kill_switch, guard, barrier, rest: other || applier.damaged().is_some() })
 }
 
 /// Takes down the client in `home`. This asks a running client to end, and waits until it has

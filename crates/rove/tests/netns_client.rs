@@ -158,6 +158,48 @@ fn the_guides_kill_switch_stands_from_the_next_boot_on() {
 }
 
 #[test]
+fn the_guides_commands_open_a_host_without_rove() {
+    in_namespace("the_guides_commands_open_a_host_without_rove", || {
+        need_program("the kill switch", "nft");
+        let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/kill-switch-and-dns.md");
+        let guide = fs::read_to_string(guide).unwrap();
+        let (_, chapter) = guide.split_once("## If you are locked out").unwrap();
+        let block = chapter.split("```").nth(1).unwrap();
+        let steps: Vec<&str> = block.lines().filter_map(|line| line.strip_prefix("# ")).collect();
+        assert!(!steps.is_empty(), "{chapter}");
+        let lab = Lab::new("a host without rove");
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 1_000);
+        let invite = lab.invite("laptop");
+        for line in ["up", "up --kill-switch"] {
+            lab.rove("client", &format!("{line} {invite}")).ok();
+            let pid = fs::read_to_string(lab.home("client").join("client.state/lock")).unwrap();
+            sh(&format!("kill -KILL {}", pid.trim()));
+            wait_until("the process is gone", || {
+                let status = lab.rove("client", "status").out;
+                status.contains("blocked") || status.contains("lets nothing out")
+            });
+            assert!(!reaches("client", WEB), "{line}");
+            // Without the tables, routes still block most traffic.
+            sh("nsenter --net=/run/netns/client nft flush ruleset");
+            let doing = status(&lab)["doing"].as_str().unwrap().to_owned();
+            let told =
+                if line == "up" { "is blocked: " } else { "routes still block most traffic" };
+            assert!(doing.contains(told), "{line}: {doing}");
+            assert!(!reaches("client", WEB), "{line}");
+            lab.rove("client", "up").ok();
+            let pid = fs::read_to_string(lab.home("client").join("client.state/lock")).unwrap();
+            sh(&format!("kill -KILL {}", pid.trim()));
+            for step in &steps {
+                sh(&format!("nsenter --net=/run/netns/client bash -c '{step}'"));
+            }
+            wait_until("the host is open", || reaches("client", WEB));
+            lab.rove("client", "down").ok();
+        }
+    });
+}
+
+#[test]
 fn a_gateway_without_room_is_told_of() {
     in_namespace("a_gateway_without_room_is_told_of", || {
         let lab = Lab::new("a full gateway");

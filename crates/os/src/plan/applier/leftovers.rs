@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     nft,
     plan::{
-        item::Item,
+        item::{Item, RuleKind, Target},
         journal::Before,
         present::{Present, Standing},
     },
@@ -22,6 +22,9 @@ pub struct Leftovers {
     /// A packet filter: the guard of a client, or a gateway's firewall. `None` if this process may
     /// not look.
     pub filter: Option<bool>,
+    /// A rule into Rove's table and an unreachable route there. Together they block the traffic
+    /// that belongs in the tunnel.
+    pub barrier: bool,
     /// Anything else, for example routes, rules or name servers.
     pub other: bool,
 }
@@ -35,7 +38,8 @@ impl Applier {
     pub fn leftovers(&self) -> Result<Leftovers, Error> {
         let left = || self.entries.iter().filter(|held| !held.confirmed && !held.is_kill_switch());
         let present = Present::read(left().map(|held| &held.entry.item))?;
-        let mut found = Leftovers { filter: Some(false), other: false };
+        let mut found = Leftovers { filter: Some(false), barrier: false, other: false };
+        let (mut leads, mut ends) = (false, false);
         for held in left() {
             match (&held.entry.item, &held.entry.before) {
                 // Not told from values that somebody else set.
@@ -49,9 +53,17 @@ impl Applier {
                     let is_there = listing.ok().map(|listing| listing.is_some());
                     found.filter = found.filter.zip(is_there).map(|(one, other)| one || other);
                 }
-                (item, _) => found.other |= present.standing(item) != Standing::Missing,
+                (item, _) => {
+                    let is_there = present.standing(item) != Standing::Missing;
+                    found.other |= is_there;
+                    let is_rule = matches!(item, Item::Rule { kind: RuleKind::Tunnel, .. });
+                    leads |= is_there && is_rule;
+                    let is_end = matches!(item, Item::Route { target: Target::Barrier, .. });
+                    ends |= is_there && is_end;
+                }
             }
         }
+        found.barrier = leads && ends;
         Ok(found)
     }
 }
