@@ -84,8 +84,11 @@ fn ask(socket: &OwnedFd, gateway: IpAddr, give_up: Instant, length: usize) -> bo
         }
         let next = Instant::now() + EVERY;
         let mut bytes = [0; ANSWER_LEN_MAX];
-        while let Ok((_, length)) = recv(socket, &mut bytes, RecvFlags::empty()) {
-            if is_reply(&bytes[..length.min(bytes.len())], gateway, identifier) {
+        while let Ok((_, got)) = recv(socket, &mut bytes, RecvFlags::empty()) {
+            let answer = &bytes[..got.min(bytes.len())];
+            // A late answer to a smaller request says nothing about this one.
+            let is_whole = got == bytes.len() || message(answer, gateway).len() >= length;
+            if is_whole && is_reply(answer, gateway, identifier) {
                 return true;
             }
             if Instant::now() >= next {
@@ -198,14 +201,19 @@ fn request(kind: u8, identifier: [u8; 2], sequence: u16, length: usize) -> Vec<u
 }
 
 /// Raw IPv4 sockets deliver the IP header too (raw(7)), IPv6 ones do not.
-fn is_reply(bytes: &[u8], gateway: IpAddr, identifier: [u8; 2]) -> bool {
-    let (message, kind) = match gateway {
+fn message(bytes: &[u8], gateway: IpAddr) -> &[u8] {
+    match gateway {
         IpAddr::V4(_) => {
             let header = bytes.first().map_or(0, |first| usize::from(first & 0xf) * 4);
-            (bytes.get(header..).unwrap_or_default(), REPLY_V4)
+            bytes.get(header..).unwrap_or_default()
         }
-        IpAddr::V6(_) => (bytes, REPLY_V6),
-    };
+        IpAddr::V6(_) => bytes,
+    }
+}
+
+fn is_reply(bytes: &[u8], gateway: IpAddr, identifier: [u8; 2]) -> bool {
+    let kind = if gateway.is_ipv4() { REPLY_V4 } else { REPLY_V6 };
+    let message = message(bytes, gateway);
     message.len() >= 8 && message[0] == kind && message[4..6] == identifier
 }
 

@@ -226,6 +226,11 @@ fn a_check_names_what_a_person_would_look_for() {
         init(&lab);
         let _gateway = lab.gateway();
         let invite = lab.invite("laptop");
+        let before = lab.rove("gateway", "gateway check").out;
+        let told = "unknown clients      no client has been heard since the gateway started. If \
+                    clients cannot connect, let this host's firewall, and those in front of it, \
+                    accept UDP port 4500";
+        assert!(before.contains(told), "{before}");
         lab.rove("client", &format!("up {invite} --kill-switch")).ok();
         let checks = |host: &str, command: &str| -> Vec<Value> {
             serde_json::from_str(&lab.rove(host, &format!("{command} --json")).out).unwrap()
@@ -234,6 +239,8 @@ fn a_check_names_what_a_person_would_look_for() {
             let found = checks.iter().filter(|one| one["check"] == name);
             found.map(|one| one["state"].as_str().unwrap().to_owned()).collect()
         };
+        let all = checks("gateway", "gateway check");
+        assert_eq!(state_of(&all, "clients"), ["ok"], "{all:?}");
         // Nobody serves names on 10.77.0.1 yet.
         let failed = lab.rove("client", "check");
         assert!(failed.out.contains("failed  names        no answer from the name server 10.77"));

@@ -222,6 +222,7 @@ fn a_program_that_cannot_be_started_is_named_and_leaves_nothing() {
         sh("chmod 755 /usr/sbin/nft");
         assert!(status(&lab).contains("the kill switch lets nothing out"), "{}", status(&lab));
         sh("nsenter --net=/run/netns/client nft flush ruleset");
+        // The command that failed has taken the routes away.
         let told = "a kill switch is on record but not in place, so packets leave in clear";
         assert!(status(&lab).contains(told), "{}", status(&lab));
         assert_eq!(lab.rove("client", "down").ok(), "down\n");
@@ -471,8 +472,18 @@ fn check_and_status_say_alike_what_is_wrong_and_blame_nothing_else() {
             ip -n client route replace default via 203.0.113.254 dev to-router");
         wait_until("it carries again", || status(&lab).contains("carrying     yes"));
 
-        // Nobody says no.
+        what_takes_answers_away_is_named(&lab);
+
+        // Nobody says no. A check asks, although nothing else does.
+        wait_until("it idles", || status(&lab).contains("doing        idle, last proven "));
         sh("ip -n router route add blackhole 192.0.2.1/32");
+        let (out, failed) = failures(&lab);
+        let [line] = &*failed else { panic!("{out}") };
+        let is_told = ["the tunnel does not carry", "nothing comes through the tunnel"];
+        assert!(is_told.iter().any(|what| line.contains(what)), "{out}");
+        for test in ["names", "mtu"] {
+            assert!(out.contains(&format!("unknown {test:13}not ")), "{out}");
+        }
         wait_until("it is noticed", || {
             lab.rove("client", "check");
             status(&lab).contains("carrying     no")
@@ -499,6 +510,59 @@ fn check_and_status_say_alike_what_is_wrong_and_blame_nothing_else() {
         assert!(lab.rove("client", "check").fails().contains(told));
         lab.rove("client", "down").ok();
     });
+}
+
+/// The session lives, and what programs send gets no answer, because something of this host takes
+/// it away. Nothing at the gateway is blamed for that.
+fn what_takes_answers_away_is_named(lab: &Lab) {
+    let on_client = |line: &str| sh(&format!("nsenter --net=/run/netns/client {line}"));
+    let nothing = |cure: &str| {
+        let (out, _) = failures(lab);
+        let line = format!("failed  session      nothing comes through the tunnel. Cure: {cure}");
+        assert!(out.contains(&line), "{out}");
+        for test in ["names", "mtu", "internet"] {
+            let line = format!("unknown {test:13}not asked: nothing comes through the tunnel");
+            assert!(out.contains(&line), "{out}");
+        }
+        out
+    };
+    on_client("nft add table inet other");
+    on_client("nft 'add chain inet other in { type filter hook input priority 0; }'");
+    on_client("nft add rule inet other in iifname rove0 drop");
+    nothing("look for a filter on rove0 of this host");
+    on_client("nft delete table inet other");
+
+    // First for one family: the other still comes through.
+    on_client("ip rule add pref 100 lookup main");
+    let (out, failed) = failures(lab);
+    assert!(matches!(&*failed, [line] if line.starts_with("routing sends packets")), "{out}");
+    assert!(out.contains("unknown mtu          not tested: see the line `leaks`"), "{out}");
+    sh("ip -n client addr add 2001:db8:c::2/64 dev to-router nodad
+        ip -n client route replace default via 2001:db8:c::1
+        ip -n client -6 rule add pref 100 lookup main");
+    nothing("first that of the line `leaks`");
+    sh("ip -n client rule del pref 100
+        ip -n client -6 rule del pref 100
+        ip -n client addr del 2001:db8:c::2/64 dev to-router");
+
+    // Rules without a table. The one for all addresses stops the tunnel's own datagrams too.
+    for action in ["blackhole", "prohibit", "unreachable"] {
+        on_client(&format!("ip rule add pref 100 to 198.51.100.0/24 {action}"));
+        let (out, failed) = failures(lab);
+        let [line] = &*failed else { panic!("{out}") };
+        let cause = format!(
+            "another program's rule at priority 100 comes first ({action}). Cure: remove it (`ip \
+             rule del priority 100`)"
+        );
+        let what = "routing refuses packets for 198.51.100.0/24 (since ";
+        assert!(line.starts_with(what) && line.contains(&cause), "{line}");
+        on_client("ip rule del pref 100");
+    }
+    on_client("ip rule add pref 100 blackhole");
+    let (out, _) = failures(lab);
+    assert!(out.contains("routing refuses packets for 0.0.0.0/0"), "{out}");
+    on_client("ip rule del pref 100");
+    wait_until("it carries again", || status(lab).contains("carrying     yes"));
 }
 
 /// Other programs' routing rules, and the words about single addresses beside them.

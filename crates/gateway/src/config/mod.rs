@@ -31,7 +31,7 @@ pub struct Config {
     /// Where clients reach it, best first.
     pub endpoints: Vec<Endpoint>,
     /// The local addresses and ports that it listens on.
-    pub(crate) listen: Vec<SocketAddr>,
+    pub listen: Vec<SocketAddr>,
     /// The local addresses and TCP ports where it takes streams; may be none.
     pub(crate) streams: Vec<SocketAddr>,
     /// The web server that gets what comes to such a port and is none of Rove's.

@@ -20,9 +20,9 @@ leaks, filters, kill switch, settings, resolver, names, MTU, clock. Returns 1 if
 
 pub(super) const GATEWAY_CHECK: &str = "\
 Each line begins with ok, failed or unknown. The checks: interface, routes, NAT, forwarding, other
-programs' packet filters, Internet, connections, name servers, endpoints, clock. For two of them a
-test packet like a client's passes this host's filters and is dropped before it leaves. Whether an
-endpoint is reached from outside can only be told from outside. Returns 1 if one failed.";
+programs' packet filters, Internet, connections, clients, name servers, endpoints, clock. For two of
+them a test packet like a client's passes this host's filters and is dropped before it leaves.
+Whether an endpoint is reached from outside can only be told from outside. Returns 1 if one fails.";
 
 pub(super) const INIT: &str = "\
 Afterwards DIR holds gateway.toml, gateway.key, gateway.record, gateway.redb and operator.key. The

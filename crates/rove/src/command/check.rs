@@ -3,21 +3,27 @@
 //!
 //! The running node reports on itself and its host. This process tests the rest as any program on
 //! this host would: it resolves a name, sends a large packet, and checks an endpoint. It changes
-//! nothing. Limits: it cannot test whether a gateway is reachable from outside.
+//! nothing. An idle client does not know whether its gateway still answers, so the packets that
+//! this process sends through the tunnel come first. Limits: it cannot test whether a gateway is
+//! reachable from outside.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rove_api::{
-    Beside, Check, CheckState, ClientStatus, GatewayHost, GatewayStatus, Problem, RunningClient,
+    Beside, Check, CheckState, ClientStatus, GatewayHost, GatewayStatus, Peers, Problem,
+    RunningClient, RunningGateway,
 };
 use rove_client::WayOut;
 use rove_host::control::{self, AskError, Request};
 use rove_host::home::{Home, Role};
 use rove_host::values::{Endpoint, Host};
 use rove_os::names;
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 
 use super::{client, gateway, output};
@@ -64,15 +70,30 @@ type Checks = Vec<(&'static str, Found)>;
 
 /// `rove check`.
 pub(super) fn of_client(home: &Home, args: OutputArgs) -> Result<()> {
-    let status: ClientStatus = ask(home, Role::Client, || client::not_running(home).doing)?;
-    // Without this part no problem would be known, and every check of the host would pass.
-    let running = status.running.as_ref();
-    let running =
-        running.context("the running client is of another version: restart it with this one")?;
+    let ask_client = || -> Result<(ClientStatus, RunningClient)> {
+        let not_running = || client::not_running(home).doing;
+        let mut status: ClientStatus = ask(home, Role::Client, not_running)?;
+        // Without this part no problem would be known, and every check of the host would pass.
+        let running = status.running.take();
+        let running = running
+            .context("the running client is of another version: restart it with this one")?;
+        Ok((status, running))
+    };
+    let (mut status, mut running) = ask_client()?;
+    let through = (!has_failed(&running)).then(|| Through::ask(&status, &running));
+    if through.is_some() {
+        // These packets may have shown the client that nobody answers.
+        (status, running) = ask_client()?;
+    }
     let mut checks = host(&running.problems, &CLIENT_PARTS);
-    let tunnel = checks.iter().any(|(name, found)| *name == SESSION && found.is_bad());
+    let through = through.filter(|_| !has_failed(&running));
+    let nothing_comes = through.as_ref().is_some_and(|through| through.comes == Some(false));
+    let cause = NAMED_CAUSES
+        .into_iter()
+        .find(|cause| checks.iter().any(|(name, found)| name == cause && found.is_bad()));
     for (name, found) in &mut checks {
         match *name {
+            SESSION if nothing_comes => *found = Found::Bad(nothing(cause, device(&status))),
             SESSION if !found.is_bad() => *found = Found::Good(status.doing.clone()),
             TRANSPORT if !found.is_bad() => *found = transport(&status),
             LEAKS if !found.is_bad() => *found = beside(running.beside),
@@ -81,12 +102,110 @@ pub(super) fn of_client(home: &Home, args: OutputArgs) -> Result<()> {
     }
     // Without a tunnel these tests would blame the gateway for what another line explains.
     let down = || Found::Unknown("not tested, because the tunnel does not carry".to_owned());
-    let names = || servers(&status.dns, "through the tunnel", BEHIND_TUNNEL);
-    checks.push(("names", if tunnel { down() } else { names() }));
-    checks.push(("mtu", if tunnel { down() } else { mtu(running) }));
-    checks.push((INTERNET, if tunnel { down() } else { internet(&status, running) }));
+    let silent = || Found::Unknown("not asked: nothing comes through the tunnel".to_owned());
+    let tests = match through {
+        None => [down(), down(), down()],
+        Some(_) if nothing_comes => [silent(), silent(), silent()],
+        Some(Through { names, internet, .. }) => {
+            let inner = running.inner_gateway.as_deref().unwrap_or_default();
+            [
+                unless_led_away(names, cause, &status.dns, &status),
+                unless_led_away(mtu(&running), cause, inner, &status),
+                internet,
+            ]
+        }
+    };
+    checks.extend(["names", "mtu", INTERNET].into_iter().zip(tests));
     checks.push(("clock", clock(home, Role::Client)));
     tell(checks, args)
+}
+
+/// Whether the client itself knows that its session does not carry.
+fn has_failed(running: &RunningClient) -> bool {
+    running.problems.iter().any(|problem| problem.part.as_deref() == Some(SESSION))
+}
+
+/// What came back through the tunnel.
+struct Through {
+    names: Found,
+    internet: Found,
+    /// Whether anything came. `None` if nothing could be asked.
+    comes: Option<bool>,
+}
+
+impl Through {
+    /// Asks at all places at once, since each may be silent.
+    fn ask(status: &ClientStatus, running: &RunningClient) -> Self {
+        let gateways = running.inner_gateway.as_deref().unwrap_or_default();
+        let device = device(status);
+        let echo = |gateway| match rove_client::echo(gateway, SMALL_PACKET, ANSWER_WITHIN) {
+            // This process may not ping.
+            Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => None,
+            answered => Some(answered.unwrap_or(false)),
+        };
+        let (pings, names, internet) = thread::scope(|scope| {
+            let pings: Vec<_> =
+                gateways.iter().map(|&gateway| scope.spawn(move || echo(gateway))).collect();
+            let names = scope.spawn(|| servers(&status.dns, "through the tunnel", BEHIND_TUNNEL));
+            let internet = internet(status, device.as_deref());
+            let pings = pings.into_iter().filter_map(|ping| ping.join().ok()?);
+            let unknown = || Found::Unknown("the test ended early".to_owned());
+            (pings.collect::<Vec<bool>>(), names.join().unwrap_or_else(|_| unknown()), internet)
+        });
+        // A server that another link leads to says nothing about the tunnel.
+        let is_inside = |server: &IpAddr| device.is_some() && leads_to(*server) == device;
+        let is_named = matches!(names, Found::Good(_)) && status.dns.iter().any(is_inside);
+        let is_led = !matches!(internet, Found::Unknown(_));
+        let comes = match &*pings {
+            _ if is_named || is_led => Some(true),
+            [] => None,
+            pings => Some(pings.contains(&true)),
+        };
+        Self { names, internet, comes }
+    }
+}
+
+/// The test, unless it failed because packets to one of these addresses do not use the tunnel, for
+/// which another check names the `cause`.
+fn unless_led_away(
+    found: Found,
+    cause: Option<&str>,
+    addresses: &[IpAddr],
+    status: &ClientStatus,
+) -> Found {
+    let device = device(status);
+    let is_outside = || addresses.iter().any(|&address| leads_to(address) != device);
+    match cause.filter(|_| found.is_bad() && is_outside()) {
+        Some(cause) => Found::Unknown(format!("not tested: see the line `{cause}`")),
+        None => found,
+    }
+}
+
+/// The interface with the tunnel's addresses.
+fn device(status: &ClientStatus) -> Option<String> {
+    let links = rove_os::links::snapshot().unwrap_or_default();
+    let is_inner = |net: &ipnet::IpNet| status.inner.contains(&net.addr());
+    links.into_iter().find(|link| link.addresses.iter().any(is_inner)).map(|link| link.name)
+}
+
+fn leads_to(address: IpAddr) -> Option<String> {
+    rove_os::plan::link_to(address).ok().flatten()
+}
+
+/// Checks that name why nothing comes back, in the order in which they depend on each other.
+const NAMED_CAUSES: [&str; 4] = ["interface", "routes", LEAKS, "others"];
+
+/// The session answers, as far as the client knows, and no packet that a program sends comes back.
+fn nothing(cause: Option<&str>, device: Option<String>) -> String {
+    let cure = match (cause, device) {
+        (Some(cause), _) => format!("first that of the line `{cause}`"),
+        (None, device) => format!(
+            "look for a filter on {} of this host (`nft list ruleset`, `iptables -S`); if there \
+             is none, run `rove gateway check` on the gateway",
+            device.as_deref().unwrap_or("the tunnel's interface")
+        ),
+    };
+    format!("nothing comes through the tunnel. Cure: {cure}")
 }
 
 /// `rove gateway check`.
@@ -104,6 +223,8 @@ pub(super) fn of_gateway(home: &Home, args: OutputArgs) -> Result<()> {
         };
         checks.push(("nat", Found::Good(off.to_owned())));
     }
+    let heard = status.sessions.as_ref().map(|sessions| heard(home, sessions, &config));
+    checks.extend(heard.map(|heard| ("clients", heard)));
     checks.push(("names", servers(&config.dns, "for clients", AT_GATEWAY)));
     checks.extend(config.endpoints.iter().map(|endpoint| ("endpoint", reached_at(endpoint))));
     checks.push(("clock", clock(home, Role::Gateway)));
@@ -296,14 +417,35 @@ fn mtu(running: &RunningClient) -> Found {
     Found::Good(format!("packets of {mtu} bytes come through"))
 }
 
+/// When a client was heard. Whether a filter drops what comes in is not known to the gateway.
+fn heard(home: &Home, sessions: &RunningGateway, config: &rove_gateway::Config) -> Found {
+    let (heard, within) = (sessions.heard, sessions.heard_within_s);
+    if heard > 0 {
+        return Found::Good(format!("{heard} heard in the last {within} s"));
+    }
+    let peers: Peers = match rove_gateway::ask(home, &Request::Peers) {
+        Ok(peers) => peers,
+        Err(error) => return Found::Unknown(format!("not known: {error:#}")),
+    };
+    let last = peers.peers.iter().filter_map(|peer| peer.session.as_ref()?.last_heard_s).min();
+    let since = last.map_or_else(
+        || "no client has been heard since the gateway started".to_owned(),
+        |last| format!("no client has been heard for {last} s"),
+    );
+    let ports: BTreeSet<u16> = config.listen.iter().map(SocketAddr::port).collect();
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    Found::Unknown(format!(
+        "{since}. If clients cannot connect, let this host's firewall, and those in front of it, \
+         accept UDP port {}",
+        ports.join(", ")
+    ))
+}
+
 /// Whether the gateway's host has routes to the Internet, for what uses the tunnel.
-fn internet(status: &ClientStatus, running: &RunningClient) -> Found {
-    let inner = running.inner_gateway.iter().flatten();
-    let tunnel = inner.filter_map(|&gateway| rove_os::plan::link_to(gateway).ok().flatten()).next();
+fn internet(status: &ClientStatus, tunnel: Option<&str>) -> Found {
     let families = [("IPv4", SOMEWHERE_V4), ("IPv6", SOMEWHERE_V6)].map(|(name, address)| {
         let is_inner = status.inner.iter().any(|own| own.is_ipv4() == address.is_ipv4());
-        let leaves_on = rove_os::plan::link_to(address).ok().flatten();
-        let is_tested = is_inner && tunnel.is_some() && leaves_on == tunnel;
+        let is_tested = is_inner && tunnel.is_some() && leads_to(address).as_deref() == tunnel;
         let said = is_tested.then(|| rove_client::way_out(address, ANSWER_WITHIN));
         (name, said.and_then(Result::ok))
     });
@@ -338,8 +480,9 @@ fn unanswered(gateway: IpAddr, mtu: u16, is_small_answered: bool) -> String {
         );
     }
     format!(
-        "{gateway} answers no ping through the tunnel within {within} s. Cure: let the gateway's \
-         firewall answer pings from its tunnel"
+        "{gateway} answers no ping through the tunnel within {within} s, and other packets come \
+         back. Cure: look for a filter on the tunnel's interface of this host; if there is none, \
+         let the gateway's firewall answer pings from its tunnel"
     )
 }
 

@@ -20,6 +20,9 @@ const INDENT: &str = "  ";
 const UNANSWERED: &str =
     "no; if nothing else answers either, run `rove gateway check` on the gateway";
 
+/// During an outage nobody is answered.
+const WITHOUT_TUNNEL: &str = "no; the tunnel does not carry now: see `rove check`";
+
 /// Those of the client in `home`, else of the gateway there.
 pub(super) fn of_any(home: &Home, args: OutputArgs) -> Result<()> {
     show(home, ask_any(home, &[])?, args)
@@ -50,8 +53,15 @@ pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
     let all = all.map(|all| all.flows).unwrap_or_default();
     let others: Vec<&Flow> =
         all.iter().filter(|one| flows.iter().all(|flow| flow.tuple != one.tuple)).collect();
-    let texts: Vec<String> = flows.iter().map(|flow| explanation(flow, &others)).collect();
-    output::print(&texts.join("\n"))
+    let carries = !is_any_unanswered || reply.node != Some(Node::Client) || carries(home)?;
+    let texts = flows.iter().map(|flow| explanation(flow, &others, carries));
+    output::print(&texts.collect::<Vec<_>>().join("\n"))
+}
+
+/// Whether the client's tunnel carries now, as far as the client knows.
+fn carries(home: &Home) -> Result<bool> {
+    let status: ClientStatus = control::ask(&home.socket(Role::Client)?, &Request::Status)?;
+    Ok(status.carrying)
 }
 
 /// Says whether packets of this host to an address use the tunnel, as the kernel routes them now.
@@ -110,7 +120,7 @@ fn of_address(address: IpAddr, leads: &Leads) -> String {
 }
 
 /// All that is known of one connection, a line for each.
-fn explanation(flow: &Flow, others: &[&Flow]) -> String {
+fn explanation(flow: &Flow, others: &[&Flow], carries: bool) -> String {
     let lines = [
         ("class", flow.class.clone()),
         ("sealed by", flow.profile.clone().unwrap_or_default()),
@@ -122,7 +132,11 @@ fn explanation(flow: &Flow, others: &[&Flow]) -> String {
         ("idle", time(flow.idle_ms / 1_000)),
         ("because", flow.why.clone()),
     ];
-    let answered = (!flow.answered).then(|| ("answered", unanswered(others)));
+    let answered = match (flow.answered, carries) {
+        (true, _) => None,
+        (false, true) => Some(("answered", unanswered(flow, others))),
+        (false, false) => Some(("answered", WITHOUT_TUNNEL.to_owned())),
+    };
     let level = level(flow).map(|level| ("level", level));
     let queue = queue(flow).map(|queue| ("waits", queue));
     let mut text = format!("{}\n", flow.tuple);
@@ -132,18 +146,22 @@ fn explanation(flow: &Flow, others: &[&Flow]) -> String {
     text
 }
 
-/// That nothing has come back, and whether that is so of `others`, too.
-fn unanswered(others: &[&Flow]) -> String {
-    let (all, answered) = (others.len(), others.iter().filter(|flow| flow.answered).count());
+/// That nothing has come back, and whether that is so of `others` of this address family, too. The
+/// gateway's host may have a route for one family only.
+fn unanswered(flow: &Flow, others: &[&Flow]) -> String {
+    let is_v6 = |flow: &Flow| flow.remote.matches(':').count() > 1;
+    let family = if is_v6(flow) { "IPv6" } else { "IPv4" };
+    let others = || others.iter().filter(|other| is_v6(other) == is_v6(flow));
+    let (all, answered) = (others().count(), others().filter(|flow| flow.answered).count());
     match (all, answered) {
         (0, _) => UNANSWERED.to_owned(),
         (_, 0) => format!(
-            "no; of the other connections 0 of {all} are answered: run `rove gateway check` on the \
-             gateway, which tests its host"
+            "no; of the other {family} connections 0 of {all} are answered: run `rove gateway \
+             check` on the gateway, which tests its host"
         ),
         (_, _) => format!(
-            "no; of the other connections {answered} of {all} are answered: this destination does \
-             not answer, or a filter in front of it drops the packets"
+            "no; of the other {family} connections {answered} of {all} are answered: this \
+             destination does not answer, or a filter in front of it drops the packets"
         ),
     }
 }

@@ -81,43 +81,55 @@ fn a_level_is_said_where_it_is_not_the_usual_one() {
     let narrowed = "level 3; leaves room for others: its sender is shown 6 KB of window";
     assert_eq!(levels, ["  level 1", &format!("  {narrowed}")]);
     assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-    assert!(explanation(&flows[0], &[]).ends_with("  level      1\n"));
-    assert!(!explanation(&flows[1], &[]).contains("level"));
-    assert!(explanation(&flows[2], &[]).contains("  level      3; leaves room for others"));
+    assert!(explanation(&flows[0], &[], true).ends_with("  level      1\n"));
+    assert!(!explanation(&flows[1], &[], true).contains("level"));
+    assert!(explanation(&flows[2], &[], true).contains("  level      3; leaves room for others"));
 }
 
 #[test]
 fn it_is_explained_how_long_its_packets_may_wait() {
     let mut bulk = flow("normal", 0, 0, V4, "carried");
-    assert!(!explanation(&bulk, &[]).contains("waits"));
+    assert!(!explanation(&bulk, &[], true).contains("waits"));
     (bulk.queued_bytes, bulk.queue_target_ms) = (Some(64_000), Some(390));
     bulk.queue_interval_ms = Some(1_200);
     let waits = "  waits      62.5 KB at the tunnel's entry; told to slow down after 1200 ms above \
                  390 ms\n";
-    assert!(explanation(&bulk, &[]).ends_with(waits), "{}", explanation(&bulk, &[]));
+    assert!(explanation(&bulk, &[], true).ends_with(waits), "{}", explanation(&bulk, &[], true));
 }
 
 #[test]
 fn it_is_explained_that_nobody_answers() {
     let mut opening = flow("normal", 0, 0, V4, "carried");
-    assert!(!explanation(&opening, &[]).contains("answered"));
+    assert!(!explanation(&opening, &[], true).contains("answered"));
     opening.answered = false;
-    let text = explanation(&opening, &[]);
+    let text = explanation(&opening, &[], true);
     assert!(text.contains("  answered   no; if nothing else answers either, run"), "{text}");
     let silent = opening.clone();
     let mut heard = opening.clone();
     heard.answered = true;
-    let text = explanation(&opening, &[&silent]);
+    let text = explanation(&opening, &[&silent], true);
     assert!(text.contains("0 of 1 are answered: run `rove gateway check`"), "{text}");
-    let text = explanation(&opening, &[&silent, &heard]);
+    let text = explanation(&opening, &[&silent, &heard], true);
     assert!(text.contains("1 of 2 are answered: this destination does not"), "{text}");
+    // A gateway's host may have a route for one family only.
+    let mut other = flow("normal", 0, 0, V6, "carried");
+    let text = explanation(&opening, &[&silent, &other], true);
+    assert!(text.contains("of the other IPv4 connections 0 of 1 are answered"), "{text}");
+    other.answered = false;
+    let text = explanation(&other, &[&heard, &other], true);
+    assert!(text.contains("of the other IPv6 connections 0 of 1 are answered"), "{text}");
+    let text = explanation(&other, &[&heard], true);
+    assert!(text.contains("if nothing else answers"), "{text}");
+    // During an outage, no destination is to blame.
+    let text = explanation(&opening, &[&silent, &heard], false);
+    assert!(text.contains("  answered   no; the tunnel does not carry now"), "{text}");
 }
 
 #[test]
 fn it_is_explained_by_what_it_goes() {
     let mut flow = flow("normal", 0, 0, V4, "carried");
     let goes_by = |flow: &Flow| {
-        let text = explanation(flow, &[]);
+        let text = explanation(flow, &[], true);
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("  goes by    "));
         lines.next().unwrap().to_owned()
     };
@@ -129,7 +141,7 @@ fn it_is_explained_by_what_it_goes() {
     flow.links = ["wlan0", "wwan0"].map(str::to_owned).into();
     assert_eq!(goes_by(&flow), "wlan0 and wwan0");
     flow.chosen = Some("scheduler round-robin: by each path in its turn".to_owned());
-    let text = explanation(&flow, &[]);
+    let text = explanation(&flow, &[], true);
     assert!(
         text.contains("  chosen     scheduler round-robin: by each path in its turn\n"),
         "{text}"
