@@ -3,7 +3,7 @@
 //! A client in [`Mode::Full`] shares its data among paths of all links. It tells the gateway in a
 //! challenge on each of these paths, and the gateway does the same. Each path has its own
 //! congestion controller (`coupling`), and its losses are repaired by the earliest path
-//! (`retransmit`). `tunnel::plan::spread` chooses the paths, and `dispatch` chooses among
+//! (`retransmit`). `tunnel::paths::plan::spread` chooses the paths, and `dispatch` chooses among
 //! them for each packet.
 
 use super::Bonding;

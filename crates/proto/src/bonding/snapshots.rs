@@ -12,7 +12,7 @@ use crate::multipath::{Recovery, scheduler};
 use crate::path::PathId;
 use crate::recovery::delay;
 use crate::time::{Duration, Instant};
-use crate::tunnel::paths::ALL;
+use crate::tunnel::paths::list::ALL;
 use crate::tunnel::{Context, Tunnel};
 
 /// All paths are looked at anew after so long: few packets at any rate, and less than feedback

@@ -42,7 +42,7 @@ use crate::peer::Peer;
 use crate::session::index::{IndexTable, Slot};
 use crate::time::{Duration, Instant};
 use crate::tunnel::Context;
-use crate::tunnel::announced::Announced;
+use crate::tunnel::paths::announced::Announced;
 use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::RestartNotice;
 use crate::wire::{Kind, data, handshake, inner};

@@ -26,7 +26,7 @@ use crate::session::epoch::Epoch;
 use crate::session::index::{EpochId, Slot};
 use crate::session::runs::Runs;
 use crate::time::Instant;
-use crate::tunnel::connector::Connector;
+use crate::tunnel::paths::connector::Connector;
 use crate::tunnel::{Context, PeerState, PeerStatus, Side, Tunnel};
 use crate::wire::control::{Lease, Prefix};
 use zeroize::Zeroizing;

@@ -12,7 +12,7 @@ use crate::session::epoch::Opened;
 use crate::session::epochs::Standing;
 use crate::session::index::{EpochId, Lead};
 use crate::time::Instant;
-use crate::tunnel::policing::Direction;
+use crate::tunnel::paths::policing::Direction;
 use crate::tunnel::retransmit::ADVANCED_MAX;
 use crate::tunnel::{Context, Event, Side};
 use crate::wire::control::Control;

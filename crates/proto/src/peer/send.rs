@@ -15,7 +15,7 @@ use crate::pack;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::tunnel::datagram::Load;
-use crate::tunnel::paths::Choice;
+use crate::tunnel::paths::list::Choice;
 use crate::tunnel::{Context, Event};
 use crate::wire::data::MAX_DATAGRAM;
 use crate::wire::frame::Framing;

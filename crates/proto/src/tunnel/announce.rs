@@ -9,7 +9,7 @@
 
 use std::net::SocketAddr;
 
-use super::candidate::Candidate;
+use super::paths::candidate::Candidate;
 use super::{Context, Event, Side, Tunnel};
 use crate::id::Transport;
 use crate::outbox::Route;

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use super::candidate::Candidate;
-use super::connector::{Attempt, Parts, Round};
+use super::paths::candidate::Candidate;
+use super::paths::connector::{Attempt, Parts, Round};
 use super::{Context, Event, PeerState, Side, Tunnel};
 use crate::crypto::{Hello, Initiator};
 use crate::error::DropReason;

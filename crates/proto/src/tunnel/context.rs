@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use super::announced::Announced;
+use super::paths::announced::Announced;
 use super::status::PeerState;
 use crate::ablation::Ablation;
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};

@@ -1,7 +1,7 @@
 //! The answers to a client's handshakes: new keys are taken into use, or the gateway refuses.
 
 use super::connect::ANSWER_TIME;
-use super::connector::Attempt;
+use super::paths::connector::Attempt;
 use super::{Context, Event, Side, Tunnel};
 use crate::crypto::{EpochKeys, Status, Welcome};
 use crate::error::{CloseCode, DropReason};

@@ -3,19 +3,12 @@
 //!
 //! A file calls files of the groups below its own; `cargo xtask tidy` rejects circles:
 //! - `established` (answers to handshakes), `challenges` (claims and proofs of addresses);
-//! - `silence` (paths that owe an answer), `feedback` (about what arrived), `stream_trial` (where
-//!   UDP is policed);
-//! - `links` (the shell's links, sockets and addresses), `announce` (the gateway's addresses),
-//!   `restart`, `rest` (long idle sessions), `sharing` (paths that carry together), `retransmit`;
-//! - `connect` (a client's handshakes), `keepalive` (NAT timeouts), `standby` (make before break);
-//! - `moving` (paths come into use and go), then `probing` (challenges, MTU), then `datagram`
-//!   (numbers, frames, control);
-//! - state, and queries on it: `paths`, `plan` (how good each path is, when it is asked, which are
-//!   kept), `connector` (handshakes), `announced` (the gateway's addresses and networks), `trust`
-//!   (links that did badly), `unanswered` (links that never answered), `turns` (addresses that are
-//!   asked by turns), `candidate` (a way to the gateway), `policing` (policed links), `lost`
-//!   (queue of lost packets), `last_words` (last feedback of paths that are gone), `listening` (a
-//!   client that only receives), `status`; and `context`.
+//! - `feedback` (about what arrived), `announce` (the gateway's addresses), `restart`, `rest` (long
+//!   idle sessions), `sharing` (paths that carry together), `retransmit`;
+//! - `paths` (which paths there are and which carries);
+//! - `connect` (a client's handshakes), `keepalive` (NAT timeouts);
+//! - `probing` (challenges, MTU), then `datagram` (numbers, frames, control);
+//! - state: `lost` (queue of lost packets), `status`; and `context`.
 
 use crate::crypto::Status;
 use crate::id::{PeerKey, SessionIndex};
@@ -27,50 +20,35 @@ use crate::session::epochs::Epochs;
 use crate::session::index::{EpochId, Slot};
 use crate::time::Instant;
 use crate::wire::control::Lease;
-use connector::Connector;
-use last_words::LastWords;
 use lost::Lost;
-use paths::Paths;
-use plan::PathPlan;
+use paths::connector::Connector;
+use paths::last_words::LastWords;
+use paths::list::Paths;
+use paths::plan::PathPlan;
 use restart::Proof;
 use zeroize::Zeroizing;
 
 pub(crate) mod announce;
-pub(crate) mod announced;
-mod candidate;
 mod challenges;
 pub(crate) mod connect;
-pub(crate) mod connector;
 mod context;
 pub(crate) mod datagram;
 pub(crate) mod established;
 mod feedback;
 pub(crate) mod keepalive;
-pub(crate) mod last_words;
-mod links;
-pub(crate) mod listening;
 pub(crate) mod lost;
-mod moving;
-pub mod paths;
-pub(crate) mod plan;
-pub(crate) mod policing;
+pub(crate) mod paths;
 pub(crate) mod probing;
 pub(crate) mod rest;
 pub(crate) mod restart;
 pub(crate) mod retransmit;
 mod sharing;
-mod silence;
-pub(crate) mod standby;
 mod status;
-mod stream_trial;
-pub(crate) mod trust;
-mod turns;
-pub(crate) mod unanswered;
 
-pub use connector::STREAMS_MAX;
 pub(crate) use context::Context;
 pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
-pub use policing::{PolicedLink, Remedy};
+pub use paths::connector::STREAMS_MAX;
+pub use paths::policing::{PolicedLink, Remedy};
 pub use status::{PathStatus, PeerState, PeerStatus};
 
 /// The keys and paths that lead to one peer.

@@ -2,7 +2,7 @@
 //! them with their place in a sequence.
 
 use super::datagram::Load;
-use super::plan::is_fresh;
+use super::paths::plan::is_fresh;
 use super::{Context, Tunnel};
 use crate::blocks::parcel::Parcel;
 use crate::error::DropReason;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::policing::PolicedLink;
+use super::paths::policing::PolicedLink;
 use crate::congestion::status::ControllerStatus;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;

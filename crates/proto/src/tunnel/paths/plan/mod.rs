@@ -8,14 +8,14 @@ mod spread;
 
 use std::cmp::Reverse;
 
-use super::candidate::Candidate;
-use super::connector::Connector;
-use super::paths::Paths;
-use super::turns::turn_time;
 use crate::id::{LinkId, Transport};
 use crate::multipath::{Manager, Mode};
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
+use crate::tunnel::paths::candidate::Candidate;
+use crate::tunnel::paths::connector::Connector;
+use crate::tunnel::paths::list::Paths;
+use crate::tunnel::paths::turns::turn_time;
 use crate::wire::data::OVERHEAD;
 
 /// Paths that are kept beside each other: the rest of [`PATHS_MAX`](crate::path::PATHS_MAX) is for

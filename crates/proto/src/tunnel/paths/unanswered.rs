@@ -6,11 +6,11 @@
 
 use std::net::IpAddr;
 
-use super::Link;
 use super::candidate::Candidate;
 use super::turns::TURN;
 use crate::id::LinkId;
 use crate::time::Instant;
+use crate::tunnel::Link;
 
 /// The links that were probed and have not answered since they appeared; at most two entries a
 /// link.

@@ -6,13 +6,13 @@
 
 use std::net::SocketAddr;
 
-use super::connect::PAUSE_FIRST;
 use super::connector::{Round, STREAMS_MAX};
 use super::plan::is_fresh;
-use super::{Context, Link, Side, StreamTo, Tunnel};
 use crate::id::{SocketId, Transport};
 use crate::path::probe::Probes;
 use crate::path::{Path, PathId};
+use crate::tunnel::connect::PAUSE_FIRST;
+use crate::tunnel::{Context, Link, Side, StreamTo, Tunnel};
 
 impl Tunnel {
     /// Client: the usable links are these now. Paths whose link or address went are gone; with

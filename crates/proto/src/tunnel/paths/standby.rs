@@ -6,10 +6,10 @@
 //! link, all at once and for as long as it takes.
 
 use super::plan::places::family_of;
-use super::{Context, Side, Tunnel};
 use crate::id::{LinkId, Transport};
 use crate::multipath::Mode;
 use crate::path::{Path, PathId};
+use crate::tunnel::{Context, Side, Tunnel};
 
 impl Tunnel {
     /// Gives the turn to the next address, where one has not answered. The path to that may have

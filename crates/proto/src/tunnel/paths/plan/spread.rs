@@ -12,7 +12,7 @@ use crate::id::{LinkId, Transport};
 use crate::multipath::{Mode, SUBFLOWS_MAX};
 use crate::path::{Health, Path, PathId};
 use crate::time::Instant;
-use crate::tunnel::candidate::Candidate;
+use crate::tunnel::paths::candidate::Candidate;
 
 /// Streams that are kept beside one that stands in for UDP, whatever else there is to ask.
 const STREAMS_BESIDE: usize = 4;

@@ -9,15 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::announced::Networks;
 use super::candidate::Candidate;
-use super::keepalive::NatTimeout;
 use super::last_words::LastWords;
 use super::listening::Listening;
 use super::policing::Policing;
-use super::restart::Proof;
 use super::trust::Distrusted;
 use super::turns::{Turns, turn_time};
 use super::unanswered::Unanswered;
-use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
 use crate::id::{LinkId, SessionIndex, SocketId, Transport};
 use crate::multipath::{Mode, Spread};
@@ -25,6 +22,9 @@ use crate::outbox::Route;
 use crate::path::PathId;
 use crate::session::index::{EpochId, IndexTable};
 use crate::time::{Duration, Instant};
+use crate::tunnel::keepalive::NatTimeout;
+use crate::tunnel::restart::Proof;
+use crate::tunnel::{Context, Link, StreamTo};
 use crate::wire::control::{Lease, Prefix};
 use crate::wire::handshake::ResponsePart;
 

@@ -4,13 +4,13 @@
 use super::candidate::Candidate;
 use super::connector::OpenSocket;
 use super::plan::SPARES_MAX;
-use super::{Context, Event, Side, Tunnel};
 use crate::id::{SocketId, Transport};
 use crate::outbox::Route;
 use crate::path::probe::Probes;
 use crate::path::{Path, PathId, Trust};
 use crate::recovery::rtt::Rtt;
 use crate::time::Instant;
+use crate::tunnel::{Context, Event, Side, Tunnel};
 use crate::wire::control::Control;
 
 impl Tunnel {

@@ -24,12 +24,12 @@ impl Announced {
     }
 
     /// One more with every change.
-    pub(super) const fn version(&self) -> u32 {
+    pub(crate) const fn version(&self) -> u32 {
         self.version
     }
 
     /// The addresses, best first.
-    pub(super) fn addresses(&self) -> &[SocketAddr] {
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 }
@@ -44,17 +44,17 @@ pub(crate) struct Networks {
 
 impl Networks {
     /// The networks as they were told last.
-    pub(super) fn known(&self) -> &[Prefix] {
+    pub(crate) fn known(&self) -> &[Prefix] {
         &self.known
     }
 
     /// Whether they were told in `epoch`.
-    pub(super) fn is_told_in(&self, epoch: EpochId) -> bool {
+    pub(crate) fn is_told_in(&self, epoch: EpochId) -> bool {
         self.told_in == Some(epoch)
     }
 
     /// They are told in `epoch`. Returns those that were known before.
-    pub(super) fn replace(&mut self, epoch: EpochId, networks: Vec<Prefix>) -> Vec<Prefix> {
+    pub(crate) fn replace(&mut self, epoch: EpochId, networks: Vec<Prefix>) -> Vec<Prefix> {
         self.told_in = Some(epoch);
         std::mem::replace(&mut self.known, networks)
     }

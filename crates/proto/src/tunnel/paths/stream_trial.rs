@@ -3,10 +3,10 @@
 
 use super::candidate::Candidate;
 use super::policing::{Burst, Carried, Direction, Step, Trial};
-use super::probing::FLIGHT_SIZE;
-use super::{Context, Side, Tunnel};
 use crate::id::{PathSerial, Transport};
 use crate::path::{Path, PathId};
+use crate::tunnel::probing::FLIGHT_SIZE;
+use crate::tunnel::{Context, Side, Tunnel};
 use crate::wire::control::Control;
 
 impl Tunnel {

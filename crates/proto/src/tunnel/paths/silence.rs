@@ -1,13 +1,13 @@
 //! Silent paths: when a path counts as silent, which paths are asked then, and how far a path is
 //! trusted that is heard again.
 
-use super::{Context, Side, Tunnel};
 use crate::ablation::{Ablation, Heuristic};
 use crate::id::Transport;
 use crate::path::probe::URGENT;
 use crate::path::{Health, Path, PathId};
 use crate::recovery::feedback;
 use crate::time::{Duration, Instant};
+use crate::tunnel::{Context, Side, Tunnel};
 
 /// Nothing came or went by a stream for this long: either there was nothing, or it stands still.
 const QUIET: Duration = Duration::from_secs(1);
