@@ -13,7 +13,7 @@ impl Bonding {
     /// its queue is the others do as well, and who leads through one queue is looked at.
     pub(crate) fn couple(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel, id: PathId) {
         let now = cx.now;
-        let Some(path) = tunnel.paths.get_mut(id) else { return };
+        let Some(path) = tunnel.paths.list.get_mut(id) else { return };
         let Some(controller) = path.congestion.as_mut() else { return };
         if !cx.config.competes {
             controller.forget_others();
@@ -29,7 +29,7 @@ impl Bonding {
             self.multipath.bottlenecks.note(now, id, queue);
         }
         if let Some(pace) = empties {
-            let others = tunnel.paths.iter_mut().filter(|other| other.id != id);
+            let others = tunnel.paths.list.iter_mut().filter(|other| other.id != id);
             let others = others.filter_map(|other| other.congestion.as_mut());
             others.for_each(|other| other.empty_beside(now, pace));
         }
@@ -43,8 +43,8 @@ impl Bonding {
         let bottlenecks = &self.multipath.bottlenecks;
         let carried = |path: &Path| path.congestion.as_ref().and_then(|one| one.rate());
         let rates: Vec<(PathId, f64)> =
-            tunnel.paths.iter().filter_map(|path| Some((path.id, carried(path)?))).collect();
-        for path in tunnel.paths.iter_mut() {
+            tunnel.paths.list.iter().filter_map(|path| Some((path.id, carried(path)?))).collect();
+        for path in tunnel.paths.list.iter_mut() {
             let Some(controller) = &mut path.congestion else { continue };
             let others = rates.iter().filter(|(other, _)| *other != path.id);
             let company = others.filter(|(id, _)| bottlenecks.are_companions(now, path.id, *id));

@@ -148,7 +148,7 @@ impl Bonding {
         };
         let way = &mut ways[place];
         let path = way.path;
-        let seals = tunnel.paths.get(path).is_some_and(|path| epoch.has_lane_for(path));
+        let seals = tunnel.paths.list.get(path).is_some_and(|path| epoch.has_lane_for(path));
         if way.waiting == 0 && way.is_ready(cx.now) && !cx.out.is_full() && seals {
             return tunnel.send_ordered(cx, path, given, packet);
         }
@@ -193,7 +193,7 @@ impl Bonding {
 
     /// What is assisted hears how much of it waits at the entry.
     pub(crate) fn heed_entry(&self, tunnel: &Tunnel, flows: &mut Flows, now: Instant) {
-        let (multipath, paths) = (&self.multipath, &tunnel.paths);
+        let (multipath, paths) = (&self.multipath, &tunnel.paths.list);
         let entrance = || {
             let carrying = || tunnel.sharing.iter().filter_map(|way| paths.get(way.path));
             let longest = carrying().filter_map(|path| path.rtt.minimum()).max();
@@ -297,7 +297,7 @@ impl Bonding {
         let Multipath { entry, is_closed, is_wanted, .. } = &mut self.multipath;
         let ways = &mut tunnel.sharing;
         (*is_closed, *is_wanted) = (false, waits);
-        for path in tunnel.paths.iter_to_send() {
+        for path in tunnel.paths.list.iter_to_send() {
             let way = ways.iter().find(|way| way.path == path.id).filter(|_| waits);
             *is_closed |= way.is_some_and(|way| !way.is_open());
             path.set_wanted(way.is_some_and(|way| {
@@ -358,7 +358,7 @@ impl Bonding {
     /// the last index, that line is stranded.
     fn send_next(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel, place: usize) {
         let path = tunnel.sharing[place].path;
-        if !tunnel.paths.get(path).is_some_and(|path| tunnel.has_lane(path)) {
+        if !tunnel.paths.list.get(path).is_some_and(|path| tunnel.has_lane(path)) {
             tunnel.sharing[place].room = 0;
             self.multipath.looked = None;
             return;

@@ -155,7 +155,7 @@ impl Bonding {
         kept: usize,
     ) -> Option<Result<(), DropReason>> {
         self.look_at_choices(tunnel, cx.now);
-        let follows = tunnel.at_gateway();
+        let follows = tunnel.paths.at_gateway();
         let flow = flows.live_mut(place)?;
         let (path, is_new) = choose(cx.now, flow, follows, &self.live.choices)?;
         let way = *self.live.choices.iter().find(|choice| choice.path == path)?;
@@ -165,7 +165,7 @@ impl Bonding {
             return None;
         }
         if let Some(controller) =
-            tunnel.paths.get_mut(path).and_then(|path| path.congestion.as_mut())
+            tunnel.paths.list.get_mut(path).and_then(|path| path.congestion.as_mut())
         {
             controller.keep_calm(cx.now);
         }
@@ -218,7 +218,7 @@ impl Bonding {
             let load = Load::Unkept;
             if tunnel.send_packet(cx, choice.path, load, framing, packet).is_ok() {
                 any = true;
-                tunnel.paths.note_copied(choice.path, len);
+                tunnel.paths.list.note_copied(choice.path, len);
                 // A race is one of all.
                 lost *= if is_raced { 1.0 } else { choice.expected_loss(false) };
             }
@@ -264,7 +264,7 @@ impl Bonding {
             draft.frames().extend_from_slice(&sent.frame);
         };
         match tunnel.send_on(cx, path, Load::Unkept, fill) {
-            Ok(()) => tunnel.paths.note_copied(path, sent.frame.len()),
+            Ok(()) => tunnel.paths.list.note_copied(path, sent.frame.len()),
             Err(reason) => cx.drops.count(reason),
         }
     }
@@ -289,7 +289,7 @@ impl Bonding {
             let (due, until) = (tunnel.doubtful_at(id)?, self.live.recent.until(id)?);
             (due < until).then_some(due)
         };
-        tunnel.paths.iter().filter_map(|path| in_time(path.id)).min()
+        tunnel.paths.list.iter().filter_map(|path| in_time(path.id)).min()
     }
 
     /// What left just now by a path that is in doubt leaves again by another.
@@ -300,7 +300,7 @@ impl Bonding {
         self.look_at_choices(tunnel, cx.now);
         let doubtful = |id| tunnel.doubtful_at(id).is_some_and(|at| at <= cx.now);
         let doubtful: Vec<_> =
-            tunnel.paths.iter().map(|path| path.id).filter(|&id| doubtful(id)).collect();
+            tunnel.paths.list.iter().map(|path| path.id).filter(|&id| doubtful(id)).collect();
         for id in doubtful {
             self.rescue_from(cx, tunnel, id);
         }
@@ -337,7 +337,7 @@ impl Bonding {
 impl Choice {
     /// The path of `way`; `None` if it is gone.
     fn of(tunnel: &Tunnel, now: Instant, way: &PathSnapshot) -> Option<Self> {
-        let path = tunnel.paths.get(way.path)?;
+        let path = tunnel.paths.list.get(way.path)?;
         let lanes = tunnel.epochs.current.iter().flat_map(|epoch| &epoch.tx);
         let lane = lanes.into_iter().find(|lane| lane.path == way.path);
         let loss = lane.map_or(0.0, |lane| lane.flight.loss().share());

@@ -49,14 +49,14 @@ impl Bonding {
     pub(crate) fn begin_epoch(&mut self, tunnel: &Tunnel) {
         self.scheduler_told = None;
         self.recovery_told = Recovery::default();
-        if tunnel.at_gateway() {
+        if tunnel.paths.at_gateway() {
             self.multipath.recovery = Recovery::default();
         }
     }
 
     /// Notes whether any path has a share. If none has, new packets do not come here.
     pub(crate) fn note_shares(&mut self, tunnel: &Tunnel) {
-        self.multipath.is_shared = tunnel.paths.iter().any(|path| path.congestion.is_some());
+        self.multipath.is_shared = tunnel.paths.list.iter().any(|path| path.congestion.is_some());
     }
 
     /// Drops all waiting packets, because the session ends. Returns how many there were. Copies in

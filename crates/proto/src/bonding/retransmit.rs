@@ -45,7 +45,7 @@ impl Bonding {
 
     fn send_frames_lost(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel, flows: &mut Flows) {
         tunnel.lost.due = None;
-        let Some(choice) = tunnel.paths.choose() else { return };
+        let Some(choice) = tunnel.paths.list.choose() else { return };
         while let Some(mut owed) = tunnel.lost.pop() {
             let KeptFrame { at: left_at, first_at, attempts, .. } = owed.kept;
             if left_at + KEPT_TIME <= cx.now || attempts > ATTEMPTS_MAX {
@@ -64,7 +64,7 @@ impl Bonding {
             }
             let soonest = self.quickest_open(cx, tunnel, owed.kept.frame.len());
             let path = soonest.unwrap_or(choice.original);
-            let due = if is_small(&owed.kept) { None } else { tunnel.paths.paces_at(path) };
+            let due = if is_small(&owed.kept) { None } else { tunnel.paths.list.paces_at(path) };
             if let Some(due) = due.filter(|&due| due > cx.now) {
                 tunnel.lost.due = Some(due);
                 tunnel.lost.put_back(owed);
@@ -125,7 +125,8 @@ impl Bonding {
     pub(crate) fn give_up_late(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
         for epoch in tunnel.epochs.receiving() {
             for lane in &mut epoch.tx {
-                let Some(path) = tunnel.paths.get(lane.path).filter(|path| path.has_share()) else {
+                let Some(path) = tunnel.paths.list.get(lane.path).filter(|path| path.has_share())
+                else {
                     continue;
                 };
                 if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {

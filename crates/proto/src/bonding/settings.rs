@@ -14,7 +14,7 @@ impl Bonding {
     /// Client: chooses as it was told, and tells the gateway if that does not know. Where there is
     /// no room it is told when there is.
     pub(crate) fn tell_scheduler(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel) {
-        if tunnel.at_gateway() {
+        if tunnel.paths.at_gateway() {
             return;
         }
         let wanted = cx.config.scheduler;
@@ -30,14 +30,14 @@ impl Bonding {
     /// Gateway: the client says how both choose among paths.
     pub(crate) fn take_scheduler(&mut self, tunnel: &Tunnel, standing: Standing, number: u8) {
         // Under old keys it is late: it was said again under the new ones.
-        if tunnel.at_gateway() && standing != Standing::Previous {
+        if tunnel.paths.at_gateway() && standing != Standing::Previous {
             self.multipath.scheduler = Scheduler::numbered(number).unwrap_or_default();
         }
     }
 
     /// Client: goes by it, and tells the gateway if that does not know.
     pub(crate) fn tell_recovery(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel) {
-        if tunnel.at_gateway() {
+        if tunnel.paths.at_gateway() {
             return;
         }
         let wanted = cx.config.recovery;
@@ -54,7 +54,7 @@ impl Bonding {
 
     /// Gateway: the client says what flows shall have by repair.
     pub(crate) fn take_recovery(&mut self, tunnel: &Tunnel, standing: Standing, number: u8) {
-        if tunnel.at_gateway() && standing != Standing::Previous {
+        if tunnel.paths.at_gateway() && standing != Standing::Previous {
             self.multipath.recovery = Recovery::numbered(number).unwrap_or_default();
             self.multipath.looked = None;
         }

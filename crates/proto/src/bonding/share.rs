@@ -12,6 +12,7 @@ use crate::flow::{Assists, Flows};
 use crate::multipath::Mode;
 use crate::path::{Path, PathId};
 use crate::time::Instant;
+use crate::tunnel::paths::PathManager;
 use crate::tunnel::{Context, Side, Tunnel};
 
 impl Bonding {
@@ -29,7 +30,7 @@ impl Bonding {
         let is_wanted = flows.wants_assist() == Assist::On && self.is_bonded(cx, tunnel);
         let assists = match tunnel.sharing.len() {
             _ if !is_wanted => Assists::None,
-            0 | 1 if !tunnel.paths.compete() => Assists::Begun,
+            0 | 1 if !tunnel.paths.list.compete() => Assists::Begun,
             _ => Assists::All,
         };
         flows.set_assist(assists);
@@ -37,20 +38,21 @@ impl Bonding {
 
     /// Client: shares data among the paths that are to carry together, or leaves it to one.
     pub(crate) fn share_paths(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
-        if tunnel.at_gateway()
-            || (cx.config.mode != Mode::Full && !tunnel.paths.iter().any(Path::has_share))
+        if tunnel.paths.at_gateway()
+            || (cx.config.mode != Mode::Full && !tunnel.paths.list.iter().any(Path::has_share))
         {
             return;
         }
         let is_full = cx.config.mode == Mode::Full;
-        let chosen = |path: &Path| is_full && tunnel.plan().is_to_share(cx.now, path);
+        let chosen = |path: &Path| is_full && tunnel.paths.plan().is_to_share(cx.now, path);
         let changed = |path: &&Path| path.congestion.is_some() != chosen(path);
-        let changed: Vec<_> = tunnel.paths.iter().filter(changed).map(|path| path.id).collect();
+        let changed: Vec<_> =
+            tunnel.paths.list.iter().filter(changed).map(|path| path.id).collect();
         let any = !changed.is_empty();
         for id in changed {
-            let is_shared = tunnel.paths.is_shared(id);
+            let is_shared = tunnel.paths.list.is_shared(id);
             self.set_shared(tunnel, cx.now, id, !is_shared);
-            let Some(path) = tunnel.paths.get_mut(id) else { continue };
+            let Some(path) = tunnel.paths.list.get_mut(id) else { continue };
             path.probes.say_anew(cx.now);
             let settled = path.mtu.is_settled();
             if !path.is_gone() {
@@ -61,7 +63,7 @@ impl Bonding {
             }
         }
         if any {
-            tunnel.stand_by(cx); // of those that carry there may be more
+            tunnel.manage(cx, PathManager::stand_by); // of those that carry there may be more
         }
     }
 
@@ -73,7 +75,7 @@ impl Bonding {
         id: Option<PathId>,
         beside: bool,
     ) {
-        if let (Side::Gateway { .. }, Some(id)) = (&tunnel.side, id) {
+        if let (Side::Gateway { .. }, Some(id)) = (&tunnel.paths.side, id) {
             self.set_shared(tunnel, now, id, beside);
         }
     }
@@ -81,11 +83,11 @@ impl Bonding {
     /// Data is shared with a path from now on, or no more. One that takes the place of all that
     /// carried before is perhaps as the fastest of those was.
     fn set_shared(&mut self, tunnel: &mut Tunnel, now: Instant, id: PathId, is_shared: bool) {
-        let others = || tunnel.paths.iter().filter(|other| other.id != id);
+        let others = || tunnel.paths.list.iter().filter(|other| other.id != id);
         let rate = |path: &Path| path.congestion.as_ref().and_then(|one| one.rate());
         let known = others().filter_map(rate).reduce(f64::max);
         let carried = known.or(self.multipath.carried).filter(|_| !others().any(Path::has_share));
-        let Some(path) = tunnel.paths.get_mut(id) else { return };
+        let Some(path) = tunnel.paths.list.get_mut(id) else { return };
         if !is_shared {
             self.multipath.carried = rate(path).or(self.multipath.carried);
         }

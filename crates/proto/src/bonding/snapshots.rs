@@ -71,12 +71,12 @@ impl Bonding {
 
     /// Looks which paths carry and how they are, if that may have changed.
     pub(crate) fn look_at_ways(&mut self, tunnel: &mut Tunnel, now: Instant) {
-        let changes = tunnel.paths.changes();
+        let changes = tunnel.paths.list.changes();
         let looked = self.multipath.looked.filter(|&(at, _)| now < at + LOOK_EVERY);
         if looked.is_some_and(|(_, seen)| seen == changes) {
             return;
         }
-        let changed = tunnel.paths.take_changed();
+        let changed = tunnel.paths.list.take_changed();
         let at = match looked {
             Some((at, _)) if Self::look_again(tunnel, now, changed) => at,
             Some(_) | None => {
@@ -91,7 +91,7 @@ impl Bonding {
     fn look_at_all(&mut self, tunnel: &mut Tunnel, now: Instant) {
         let mut ways = std::mem::take(&mut tunnel.sharing);
         let mut count = 0;
-        for path in tunnel.paths.iter().filter(|path| tunnel.is_way(now, path)) {
+        for path in tunnel.paths.list.iter().filter(|path| tunnel.is_way(now, path)) {
             let Some(way) = tunnel.way(now, path) else { continue };
             let known = ways.iter().position(|known| known.path == path.id);
             let known = known.filter(|&at| at >= count).unwrap_or_else(|| {
@@ -106,9 +106,10 @@ impl Bonding {
         ways.truncate(count);
         compare_delays(&mut ways);
         // Without the queues on their way, which would let their own cause grow.
-        let trip = |way: &PathSnapshot| tunnel.paths.get(way.path)?.rtt.minimum();
+        let trip = |way: &PathSnapshot| tunnel.paths.list.get(way.path)?.rtt.minimum();
         let longest = ways.iter().filter_map(trip).max();
-        let controller = |way: &PathSnapshot| tunnel.paths.get(way.path)?.congestion.as_deref();
+        let controller =
+            |way: &PathSnapshot| tunnel.paths.list.get(way.path)?.congestion.as_deref();
         let is_on = |heuristic| !self.multipath.ablation.is_off(heuristic);
         let varies = is_on(Heuristic::VaryingBound)
             && ways.iter().filter_map(controller).any(|it| it.is_varying(now));
@@ -147,7 +148,7 @@ impl Bonding {
     fn look_again(tunnel: &mut Tunnel, now: Instant, changed: u16) -> bool {
         let mut ways = std::mem::take(&mut tunnel.sharing);
         let (mut is_same, mut found) = (true, 0);
-        for (place, path) in tunnel.paths.iter().enumerate() {
+        for (place, path) in tunnel.paths.list.iter().enumerate() {
             if changed & 1 << place == 0 {
                 continue;
             }

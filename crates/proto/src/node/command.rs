@@ -159,11 +159,13 @@ impl Node {
             Command::SetLinks(links) => {
                 self.each_peer(now, out, |p, cx| p.links_changed(cx, &links))
             }
-            Command::SetRemotes { peer, remotes } => {
-                self.for_peer(now, peer, out, |p, cx| p.tunnel.set_remotes(cx, remotes))
-            }
+            Command::SetRemotes { peer, remotes } => self.for_peer(now, peer, out, |p, cx| {
+                p.tunnel.manage(cx, |paths, cx| paths.set_remotes(cx, remotes));
+            }),
             Command::SetStreams { peer, streams, alone } => {
-                self.for_peer(now, peer, out, |p, cx| p.tunnel.set_streams(cx, streams, alone))
+                self.for_peer(now, peer, out, |p, cx| {
+                    p.tunnel.manage(cx, |paths, cx| paths.set_streams(cx, streams, alone));
+                })
             }
             Command::Connect(peer) => self.for_peer(now, peer, out, |p, cx| p.tunnel.want(cx)),
             Command::Close { peer, code } => {
@@ -177,8 +179,7 @@ impl Node {
                 self.each_peer(now, out, |peer, cx| peer.tunnel.announce(cx))
             }
             Command::Recall { route, index } => {
-                let is_sent = self.notices.send(route, index, out);
-                is_sent.then_some(()).ok_or(DropReason::QueueFull)
+                self.notices.send(route, index, out).then_some(()).ok_or(DropReason::QueueFull)
             }
             Command::Recorded { peer, tuple } => {
                 self.for_peer(now, peer, out, |peer, cx| peer.recorded(cx, &tuple))
@@ -327,7 +328,8 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         self.responder.forget_socket(socket);
-        let uses = |slot: &Slot| self.peer(*slot).is_some_and(|peer| peer.tunnel.uses(socket));
+        let uses =
+            |slot: &Slot| self.peer(*slot).is_some_and(|peer| peer.tunnel.paths.uses(socket));
         let slots: Vec<_> = self.by_key.values().copied().filter(uses).collect();
         for slot in slots {
             self.with_peer(now, slot, out, |peer, cx| {

@@ -133,6 +133,13 @@ impl Path {
         }
     }
 
+    /// The network that it uses, if nothing ever came by it: another path there may take over its
+    /// number space. A network that disappears may return as another one with the same addresses.
+    pub(crate) fn unheard_network(&self) -> Option<(LinkId, IpAddr)> {
+        let is_unheard = self.heard_at().is_none() && !self.is_gone();
+        self.link.zip(self.route.local).filter(|_| is_unheard)
+    }
+
     /// What carries its datagrams.
     pub const fn transport(&self) -> Transport {
         self.route.socket.transport()

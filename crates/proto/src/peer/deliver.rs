@@ -149,7 +149,7 @@ impl Peer {
     /// The same where nothing came too late. One that stands by, as a satellite's may, is not what
     /// repairs come by.
     fn usual_gap_time(&self) -> Duration {
-        let good = || self.tunnel.paths.iter().filter(|path| path.is_good());
+        let good = || self.tunnel.paths.list.iter().filter(|path| path.is_good());
         let longest_of = |carries: fn(&&Path) -> bool| {
             good().filter(carries).filter_map(|path| path.rtt.measured()).max()
         };
@@ -172,7 +172,7 @@ impl Peer {
         }
         self.hear_refusal(&inner);
         // A gateway would need a table for each of its sessions, and decides nothing by it.
-        if !(came == Came::Alone && self.tunnel.at_gateway()) {
+        if !(came == Came::Alone && self.tunnel.paths.at_gateway()) {
             self.flows.hear(cx.now, came, &inner);
         }
         let verdict = self.flows.incoming(cx.now, cx.memory, &inner);
@@ -206,7 +206,7 @@ impl Peer {
         if !matches!(packet.headers.protocol, icmp::ICMP | icmp::ICMPV6) {
             return;
         }
-        let Side::Client(connector) = &self.tunnel.side else { return };
+        let Side::Client(connector) = &self.tunnel.paths.side else { return };
         let gateway = connector.lease.as_ref().map_or(&[][..], |lease| &lease.gateway);
         if let Some(unreached) = Unreached::parse(packet) {
             self.flows.hear_unreached(&unreached, gateway.contains(&unreached.by));

@@ -30,7 +30,9 @@ fn waits(stands_by: bool) -> [Duration; 2] {
     let (client, gateway) = (pair.client_key, pair.gateway_key);
     [(&pair.client, gateway), (&pair.gateway, client)].map(|(node, peer)| {
         let session = node.session_with(peer).unwrap();
-        assert!(session.tunnel.paths.iter().any(|path| path.rtt.measured() >= Some(farther * 2)));
+        assert!(
+            session.tunnel.paths.list.iter().any(|path| path.rtt.measured() >= Some(farther * 2))
+        );
         session.usual_gap_time()
     })
 }

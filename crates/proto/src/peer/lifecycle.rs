@@ -15,6 +15,7 @@ use crate::path::{Health, Trust};
 use crate::session::index::EpochId;
 use crate::time::Instant;
 use crate::tunnel::established::Installed;
+use crate::tunnel::paths::PathManager;
 use crate::tunnel::{Context, Event, Link, PeerState, Side};
 use crate::wire::control::Control;
 use crate::wire::handshake::ResponsePart;
@@ -70,10 +71,10 @@ impl Peer {
     /// The session is over until somebody wants another.
     fn go_down(&mut self, cx: &mut Context<'_>, code: CloseCode) {
         self.forget_session(cx);
-        if let Side::Client(connector) = &mut self.tunnel.side {
+        if let Side::Client(connector) = &mut self.tunnel.paths.side {
             connector.stop(cx.indices);
         }
-        self.tunnel.close_unused_sockets(cx);
+        self.tunnel.paths.close_unused_sockets(cx);
         self.tunnel.set_state(cx, PeerState::Down(code));
     }
 
@@ -83,7 +84,7 @@ impl Peer {
         if code != CloseCode::Restarting {
             self.break_promises(cx);
         }
-        if let Side::Client(connector) = &mut self.tunnel.side {
+        if let Side::Client(connector) = &mut self.tunnel.paths.side {
             connector.set_wanted(false);
         }
         self.go_down(cx, code);
@@ -105,11 +106,11 @@ impl Peer {
             | PeerError::EpochExhausted
             | PeerError::TimedOut => None,
         };
-        match (down, &mut self.tunnel.side) {
+        match (down, &mut self.tunnel.paths.side) {
             (Some(code), Side::Client(connector)) => {
                 connector.set_wanted(false);
                 connector.stop(cx.indices);
-                self.tunnel.close_unused_sockets(cx);
+                self.tunnel.paths.close_unused_sockets(cx);
                 self.tunnel.set_state(cx, PeerState::Down(code));
             }
             (None, Side::Client(_)) => self.tunnel.connect(cx),
@@ -123,7 +124,7 @@ impl Peer {
         if self.tunnel.forget_attempts(cx) {
             self.forget_session(cx);
             self.tunnel.connect(cx);
-            self.tunnel.close_unused_sockets(cx);
+            self.tunnel.paths.close_unused_sockets(cx);
             self.tunnel.call(cx);
             self.apply_changes(cx);
         }
@@ -148,7 +149,7 @@ impl Peer {
         self.bonding.note_shares(&self.tunnel);
         self.tunnel.collect_lost(cx);
         self.tunnel.tell_reach(cx);
-        let state = match (&self.tunnel.epochs.current, self.tunnel.paths.active()) {
+        let state = match (&self.tunnel.epochs.current, self.tunnel.paths.list.active()) {
             (None, _) if self.tunnel.rests() => PeerState::Resting,
             (None, _) => PeerState::Unestablished,
             (Some(_), None) => PeerState::Suspended,
@@ -178,7 +179,7 @@ impl Peer {
     /// What a gateway tells a client at the beginning of an epoch, and a client its gateway: also
     /// that nothing lies behind it, since what ran there before may have said otherwise.
     pub(super) fn introduce(&mut self, cx: &mut Context<'_>) {
-        match &self.tunnel.side {
+        match &self.tunnel.paths.side {
             Side::Gateway { lease } => {
                 let networks = self.admission.access().networks();
                 if !networks.is_empty() {
@@ -220,45 +221,48 @@ impl Peer {
     /// Gateway: a path that the peer gave up carries nothing. Who repeats the peer's word from an
     /// address of his own can make that the one in use; any other that carries takes its place.
     pub(super) fn leave_gone(&mut self, cx: &mut Context<'_>) {
-        let gone = self.tunnel.paths.active().is_some_and(|path| path.is_gone());
-        if self.tunnel.at_gateway()
+        let gone = self.tunnel.paths.list.active().is_some_and(|path| path.is_gone());
+        if self.tunnel.paths.at_gateway()
             && gone
-            && let Some(id) = self.tunnel.plan().best_proven(None)
+            && let Some(id) = self.tunnel.paths.plan().best_proven(None)
         {
-            self.tunnel.activate(cx, id);
+            self.tunnel.manage(cx, |paths, cx| paths.activate(cx, id));
             self.flush_waiting(cx);
         }
     }
 
     /// Called when the state may have changed.
     pub(super) fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
-        let returns = self.tunnel.returns(cx.now);
+        let returns = self.tunnel.paths.returns(cx.now);
         let carries = matches!(self.tunnel.state, PeerState::Up | PeerState::Moving)
             || returns
-            || self.tunnel.claimed().is_some();
+            || self.tunnel.paths.claimed().is_some();
         if self.tunnel.state == PeerState::Up {
             self.tell_network();
         }
         match (self.flows.is_up(), carries) {
             (true, false) => self.flows.suspend(cx.now, cx.memory),
             (false, true) => {
-                let trip = self.tunnel.paths.active().map(|path| path.rtt.smoothed());
+                let trip = self.tunnel.paths.list.active().map(|path| path.rtt.smoothed());
                 self.flows.resume(cx.now, cx.memory, trip.unwrap_or_default());
                 self.bonding.end_sequences(cx, &mut self.tunnel, &mut self.flows);
             }
             (true, true) => return,
             (false, false) => {}
         }
-        self.tunnel.ask_urgently(cx.now, self.flows.is_waiting());
+        self.tunnel.paths.ask_urgently(cx.now, self.flows.is_waiting());
     }
 
     /// Tells by which network data goes, and how long its round trip is: at best, since a queue of
     /// this session's own says nothing of the network, nor does a signal that fades.
     fn tell_network(&mut self) {
-        let Some(path) = self.tunnel.paths.active() else { return };
+        let Some(path) = self.tunnel.paths.list.active() else { return };
         let remote = path.route.remote.ip();
-        let client =
-            if self.tunnel.at_gateway() { remote } else { path.route.local.unwrap_or(remote) };
+        let client = if self.tunnel.paths.at_gateway() {
+            remote
+        } else {
+            path.route.local.unwrap_or(remote)
+        };
         if let Some(trip) = path.rtt.minimum() {
             self.flows.visit(client, trip);
         }
@@ -302,7 +306,7 @@ impl Peer {
             return;
         }
         self.flows.set_early(early.clone());
-        if !self.tunnel.at_gateway() && self.tunnel.epochs.current.is_some() {
+        if !self.tunnel.paths.at_gateway() && self.tunnel.epochs.current.is_some() {
             self.tunnel.control.push(now, &Control::Early(early.ends().to_vec()));
         }
     }
@@ -317,7 +321,7 @@ impl Peer {
 
     /// Gateway: the client wants this early.
     pub(super) fn take_early(&mut self, early: &Early) {
-        if self.tunnel.at_gateway() {
+        if self.tunnel.paths.at_gateway() {
             self.flows.set_early(early.clone());
             self.early_told = true;
         }
@@ -351,19 +355,19 @@ impl Peer {
 
     /// A socket of this node has failed.
     pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
-        self.tunnel.socket_failed(cx, socket);
+        self.tunnel.manage(cx, |paths, cx| paths.socket_failed(cx, socket));
         self.apply_changes(cx);
     }
 
     /// Gateway: its listening sockets can send from these addresses now.
     pub(crate) fn locals_changed(&mut self, cx: &mut Context<'_>, locals: &[IpAddr]) {
-        self.tunnel.locals_changed(cx, locals);
+        self.tunnel.manage(cx, |paths, cx| paths.locals_changed(cx, locals));
         self.apply_changes(cx);
     }
 
     /// Client: its links are used in another way from now on.
     pub(crate) fn mode_changed(&mut self, cx: &mut Context<'_>) {
-        self.tunnel.stand_by(cx);
+        self.tunnel.manage(cx, PathManager::stand_by);
         self.apply_changes(cx);
     }
 

@@ -164,7 +164,7 @@ impl Peer {
 
     /// Whether this node is the gateway of the two.
     pub(crate) const fn at_gateway(&self) -> bool {
-        self.tunnel.at_gateway()
+        self.tunnel.paths.at_gateway()
     }
 
     /// A name for the epoch of a handshake that begins.
@@ -192,12 +192,12 @@ impl Peer {
             state: tunnel.state,
             established: tunnel.established,
             epoch_since: current.map(|epoch| epoch.since),
-            handshaking: tunnel.connector().is_some_and(Connector::is_trying),
+            handshaking: tunnel.paths.connector().is_some_and(Connector::is_trying),
             refused: tunnel.refused(),
             lease: tunnel.lease(),
             shared_key: self.shared_key,
             paths: tunnel.path_statuses(),
-            policed: tunnel.connector().map_or(vec![], |it| it.policing.policed_links()),
+            policed: tunnel.paths.connector().map_or(vec![], |it| it.policing.policed_links()),
             profile: current.map(|epoch| epoch.profile),
             scheduler: self.bonding.multipath.scheduler,
             waiting: self.waiting.len() + self.flows.questions(),
@@ -241,7 +241,7 @@ impl Peer {
 
     pub(super) fn rest(&mut self, cx: &mut Context<'_>) {
         self.forget_session(cx);
-        self.tunnel.close_unused_sockets(cx);
+        self.tunnel.paths.close_unused_sockets(cx);
         self.tunnel.set_state(cx, PeerState::Resting);
     }
 }

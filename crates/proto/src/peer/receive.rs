@@ -12,6 +12,7 @@ use crate::session::epoch::Opened;
 use crate::session::epochs::Standing;
 use crate::session::index::{EpochId, Lead};
 use crate::time::Instant;
+use crate::tunnel::paths::PathManager;
 use crate::tunnel::paths::policing::Direction;
 use crate::tunnel::retransmit::ADVANCED_MAX;
 use crate::tunnel::{Context, Event, Side};
@@ -108,7 +109,9 @@ impl Peer {
         let arrival = Arrival { epoch: lead.epoch, standing, path, route, came_at, len, delivered };
         let before = cx.out.inner_packets();
         let Taken { mut elicits, is_bulk } = self.take_frames(cx, arrival, plaintext);
-        if elicits == Elicits::Feedback && path.is_some_and(|id| self.tunnel.paths.is_shared(id)) {
+        if elicits == Elicits::Feedback
+            && path.is_some_and(|id| self.tunnel.paths.list.is_shared(id))
+        {
             elicits = Elicits::Pace;
         }
         if let Some((epoch, _)) = self.tunnel.epochs.find(lead.epoch)
@@ -132,8 +135,8 @@ impl Peer {
         let Some(Unsettled { lead, is_fresh, any_packets }) = self.unsettled.take() else { return };
         self.after_arrival(cx, lead, is_fresh);
         if any_packets {
-            self.tunnel.used_at = Some(cx.now);
-            if let Side::Client(connector) = &mut self.tunnel.side {
+            self.tunnel.paths.used_at = Some(cx.now);
+            if let Side::Client(connector) = &mut self.tunnel.paths.side {
                 connector.listening.hear(cx.now);
             }
             self.tunnel.rekey_if_due(cx);
@@ -283,7 +286,7 @@ impl Peer {
 
     /// How a packet came that need not wait for what comes before it.
     fn came_by(&self, path: Option<PathId>) -> Came {
-        path.filter(|&id| self.tunnel.paths.is_shared(id)).map_or(Came::Alone, Came::Beside)
+        path.filter(|&id| self.tunnel.paths.list.is_shared(id)).map_or(Came::Alone, Came::Beside)
     }
 
     /// The peer said something that must not be skipped, and nobody here knows what it means.
@@ -379,7 +382,7 @@ impl Peer {
         };
         self.bonding.couple(cx, &mut self.tunnel, told.path);
         if told.declines {
-            self.tunnel.distrust(cx, told.path);
+            self.tunnel.manage(cx, |paths, cx| paths.distrust(cx, told.path));
         }
         if let Some(rate) = told.policed {
             let serial = Some(feedback.serial).filter(|_| arrival.standing == Standing::Current);
@@ -416,7 +419,7 @@ impl Peer {
                 }
                 Control::Lease(lease) => {
                     self.tunnel.end_networks(cx, arrival.epoch);
-                    if let Side::Client(connector) = &mut self.tunnel.side {
+                    if let Side::Client(connector) = &mut self.tunnel.paths.side {
                         connector.lease = Some(lease.clone());
                         cx.tell(Event::Leased { peer: self.tunnel.key, lease });
                     }
@@ -424,17 +427,20 @@ impl Peer {
                 Control::Early(ends) => self.take_early(&Early::new(&ends)),
                 Control::Routes(routes) => {
                     self.note_introduced();
-                    if self.tunnel.at_gateway() {
+                    if self.tunnel.paths.at_gateway() {
                         cx.tell(Event::Routes { peer: self.tunnel.key, routes });
                     }
                 }
                 Control::Indices { first, indices } => {
                     epoch.take_indices(first, &indices);
-                    self.tunnel.stand_by(cx); // for want of one, some path may have been put off
+                    // For want of one, some path may have been put off.
+                    self.tunnel.manage(cx, PathManager::stand_by);
                 }
                 Control::Policed { serial, kbps } => {
                     if let Some(path) = epoch.rx.get(&serial).and_then(|lane| lane.path) {
-                        self.tunnel.doubt_udp(cx, path, Direction::Down, kbps);
+                        self.tunnel.manage(cx, |paths, cx| {
+                            paths.doubt_udp(cx, path, Direction::Down, kbps);
+                        });
                     }
                 }
                 Control::Taken { next } => epoch.note_taken(next),
@@ -450,13 +456,14 @@ impl Peer {
                 }
                 Control::Run(run) => {
                     // Under old keys it may be late, and does not show which host is active now.
-                    let is_new = self.tunnel.at_gateway() && arrival.standing != Standing::Previous;
+                    let is_new =
+                        self.tunnel.paths.at_gateway() && arrival.standing != Standing::Previous;
                     if is_new && self.runs.returns(run) {
                         self.note_shared_key(cx);
                         self.warn_of_shared_key(cx);
                     }
                 }
-                Control::KeyIsShared if !self.tunnel.at_gateway() => self.note_shared_key(cx),
+                Control::KeyIsShared if !self.tunnel.paths.at_gateway() => self.note_shared_key(cx),
                 Control::KeyIsShared => {}
                 Control::Unknown(_) => {}
             }

@@ -35,7 +35,7 @@ impl Peer {
         self.rest_if_outlived(cx);
         self.tunnel.rekey_if_due(cx);
         self.tunnel.not_idle();
-        self.tunnel.used_at = Some(cx.now);
+        self.tunnel.paths.used_at = Some(cx.now);
         self.admission.note_sent(cx.now, packet);
         self.bonding.assist_or_not(cx, &mut self.tunnel, &mut self.flows);
         let sent = match self.flows.outgoing(cx.now, cx.memory, packet) {
@@ -55,12 +55,14 @@ impl Peer {
         if self.flows.is_up() {
             return;
         }
-        match self.tunnel.paths.choose() {
+        match self.tunnel.paths.list.choose() {
             Some(choice) if self.tunnel.epochs.current.is_some() => {
-                self.tunnel.ask_if_silent(cx, choice.original);
+                self.tunnel.paths.ask_if_silent(cx.now, choice.original);
+                self.tunnel.carry_out(cx);
             }
             Some(_) | None => {
-                self.tunnel.ask_given_up(cx);
+                self.tunnel.paths.ask_given_up(cx.now);
+                self.tunnel.carry_out(cx);
                 self.tunnel.wake(cx);
             }
         }
@@ -90,7 +92,7 @@ impl Peer {
         packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
-        let choice = match self.tunnel.paths.choose() {
+        let choice = match self.tunnel.paths.list.choose() {
             Some(choice) if self.tunnel.epochs.current.is_some() => choice,
             Some(_) | None => {
                 self.wait(cx, packet);
@@ -197,7 +199,8 @@ impl Peer {
         let framing = numbered.unwrap_or(Framing::Plain);
         let load = Load::Packet { elsewhere: kept };
         let sent = self.tunnel.send_packet(cx, choice.original, load, framing, packet);
-        self.tunnel.ask_if_silent(cx, choice.original);
+        self.tunnel.paths.ask_if_silent(cx.now, choice.original);
+        self.tunnel.carry_out(cx);
         if let Some(copy) = choice.copy {
             // A copy that does not fit the budget is no loss: the original is on its way.
             let _ = self.tunnel.send_packet(cx, copy, load, framing, packet);
@@ -216,7 +219,8 @@ impl Peer {
         for _ in 0..self.waiting.push(cx.now, packet) {
             cx.drops.count(DropReason::QueueFull);
         }
-        self.tunnel.ask_given_up(cx);
+        self.tunnel.paths.ask_given_up(cx.now);
+        self.tunnel.carry_out(cx);
         self.tunnel.wake(cx);
     }
 
@@ -229,7 +233,7 @@ impl Peer {
         direction: tuple::Direction,
         packet: &InnerPacket<'_>,
     ) {
-        if !self.tunnel.at_gateway() {
+        if !self.tunnel.paths.at_gateway() {
             self.flows.observe(now, direction, packet);
         }
     }
@@ -278,7 +282,7 @@ impl Peer {
                 self.flows.rest(cx.now + REST);
                 break;
             }
-            if self.tunnel.claimed().is_some_and(|path| !path.allows(MAX_DATAGRAM)) {
+            if self.tunnel.paths.claimed().is_some_and(|path| !path.allows(MAX_DATAGRAM)) {
                 self.flows.rest(cx.now + REST_UNHEARD);
                 break;
             }

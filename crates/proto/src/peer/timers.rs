@@ -5,6 +5,7 @@ use crate::error::{DropReason, PeerError};
 use crate::path::{PATHS_MAX, Path};
 use crate::session::epoch::Epoch;
 use crate::time::Instant;
+use crate::tunnel::paths::PathManager;
 use crate::tunnel::rest::{Outcome, SLEPT};
 use crate::tunnel::{Config, Context};
 
@@ -99,7 +100,11 @@ const TIMERS: &[Timer] = &[
         |p, cx| p.bonding.multipath.entry.expire(cx.memory.blocks(), cx.now),
     ),
     timer(Reason::Order, |p, _| p.order_due(), Peer::give_up_gaps),
-    timer(Reason::Handshake, |p, _| p.tunnel.connector()?.due(), |p, cx| p.tunnel.attempt_due(cx)),
+    timer(
+        Reason::Handshake,
+        |p, _| p.tunnel.paths.connector()?.due(),
+        |p, cx| p.tunnel.attempt_due(cx),
+    ),
     timer(
         Reason::Silence,
         |p, config| p.first_path(|path| p.tunnel.silence_due(config.ablation, path)),
@@ -109,49 +114,57 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.asked_enough_due(p.flows.is_waiting(), path)),
-        |p, cx| p.tunnel.stop_asking(cx.now, p.flows.is_waiting()),
+        |p, _| p.first_path(|path| p.tunnel.paths.asked_enough_due(p.flows.is_waiting(), path)),
+        |p, cx| p.tunnel.paths.stop_asking(cx.now, p.flows.is_waiting()),
     ),
     timer(
         Reason::Claim,
-        |p, _| p.first_path(|path| p.tunnel.plan().claim_due(path)),
-        |p, cx| p.tunnel.drop_overdue(cx),
+        |p, _| p.first_path(|path| p.tunnel.paths.plan().claim_due(path)),
+        |p, cx| p.tunnel.manage(cx, PathManager::drop_overdue),
     ),
-    timer(Reason::Silence, |p, _| p.tunnel.quiet_due(), |p, cx| p.tunnel.ask_quiet_stream(cx)),
     timer(
         Reason::Silence,
-        |p, _| p.tunnel.connector()?.listening.due(),
-        |p, cx| p.tunnel.ask_for_stream(cx),
+        |p, _| p.tunnel.paths.quiet_due(),
+        |p, cx| p.tunnel.manage(cx, PathManager::ask_quiet_stream),
     ),
-    timer(Reason::Trust, |p, _| p.tunnel.plan().policing_due(), |p, cx| p.tunnel.judge_udp(cx)),
+    timer(
+        Reason::Silence,
+        |p, _| p.tunnel.paths.connector()?.listening.due(),
+        |p, cx| p.tunnel.manage(cx, PathManager::ask_for_stream),
+    ),
     timer(
         Reason::Trust,
-        |p, _| p.tunnel.connector()?.distrusted.due(),
-        |p, cx| p.tunnel.trust_again(cx),
+        |p, _| p.tunnel.paths.plan().policing_due(),
+        |p, cx| p.tunnel.manage(cx, PathManager::judge_udp),
+    ),
+    timer(
+        Reason::Trust,
+        |p, _| p.tunnel.paths.connector()?.distrusted.due(),
+        |p, cx| p.tunnel.manage(cx, PathManager::trust_again),
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.plan().turn_due(path)),
-        |p, cx| p.tunnel.take_turns(cx),
+        |p, _| p.first_path(|path| p.tunnel.paths.plan().turn_due(path)),
+        |p, cx| p.tunnel.manage(cx, PathManager::take_turns),
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.plan().rest_due(path)),
-        |p, cx| p.tunnel.take_rests(cx),
+        |p, _| p.first_path(|path| p.tunnel.paths.plan().rest_due(path)),
+        |p, cx| p.tunnel.manage(cx, PathManager::take_rests),
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.tunnel.plan().retry_due(),
-        |p, cx| p.tunnel.retry_streams(cx),
+        |p, _| p.tunnel.paths.plan().retry_due(),
+        |p, cx| p.tunnel.manage(cx, PathManager::retry_streams),
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.plan().check_due(path)),
-        |p, cx| p.tunnel.check_spares(cx),
+        |p, _| p.first_path(|path| p.tunnel.paths.plan().check_due(path)),
+        |p, cx| p.tunnel.manage(cx, PathManager::check_spares),
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.plan().probe_due(path)),
+        |p, _| p.first_path(|path| p.tunnel.paths.plan().probe_due(path)),
         |p, cx| p.tunnel.send_probes_due(cx),
     ),
     timer(
@@ -168,7 +181,7 @@ const TIMERS: &[Timer] = &[
         |p, cx| p.tunnel.keep_alive(cx),
     ),
     timer(Reason::Echo, |p, _| p.tunnel.echo_due(), |p, cx| p.tunnel.send_echo(cx)),
-    settled(Reason::Silence, |p, _| p.tunnel.plan().return_due()),
+    settled(Reason::Silence, |p, _| p.tunnel.paths.plan().return_due()),
     settled(Reason::Repair, |p, _| p.tunnel.late_due()),
     settled(Reason::Flow, |p, _| p.flows.due()),
 ];
@@ -218,8 +231,8 @@ impl Peer {
         }
         self.tunnel.forget_lost(cx); // also by a path that has just fallen silent
         // One path less by a link may make it another address' turn there.
-        self.tunnel.take_turns(cx);
-        self.tunnel.take_rests(cx);
+        self.tunnel.manage(cx, PathManager::take_turns);
+        self.tunnel.manage(cx, PathManager::take_rests);
         self.bonding.rescue(cx, &mut self.tunnel);
         self.bonding.give_up_late(cx, &mut self.tunnel); // also by a path that has just got a share
         self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
@@ -229,7 +242,7 @@ impl Peer {
 
     /// The first moment at which something is due about any path.
     fn first_path(&self, due: impl Fn(&Path) -> Option<Instant>) -> Option<Instant> {
-        self.tunnel.paths.iter().filter_map(due).min()
+        self.tunnel.paths.list.iter().filter_map(due).min()
     }
 
     /// Packets that waited too long for a path are dropped; others leave if there is room again.
@@ -259,7 +272,7 @@ impl Peer {
                 }
             }
             Some((due, Outcome::Renewal)) if due <= cx.now => {
-                if let Some(id) = self.tunnel.paths.active_id() {
+                if let Some(id) = self.tunnel.paths.list.active_id() {
                     self.tunnel.ask(cx, id);
                 }
             }

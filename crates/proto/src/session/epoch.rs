@@ -207,14 +207,14 @@ impl Epoch {
         self.spare_indices() > 0
     }
 
-    fn spare_indices(&self) -> usize {
+    /// How many unused indices of the peer are left.
+    pub(crate) fn spare_indices(&self) -> usize {
         self.theirs.range(self.next_tx..).count()
     }
 
-    /// Whether a new path on this network could get a lane and leave `kept` indices.
-    pub(crate) fn has_index_for(&self, link: LinkId, local: IpAddr, kept: usize) -> bool {
-        let by_it = |parked: &Parked| parked.unheard == Some((link, local));
-        self.parked.iter().any(by_it) || self.spare_indices() > kept
+    /// The networks on which another path may reuse the lane of one that was given up.
+    pub(crate) fn unheard_networks(&self) -> impl Iterator<Item = (LinkId, IpAddr)> + '_ {
+        self.parked.iter().filter_map(|parked| parked.unheard)
     }
 
     /// The serial below which indices are used, if few are left and the peer was not told.
@@ -434,10 +434,7 @@ impl Epoch {
         if self.parked.len() >= PARKED_MAX {
             self.parked.remove(0);
         }
-        // A network that disappears may return as another network with the same addresses.
-        let is_unheard = path.heard_at().is_none() && !path.is_gone();
-        let unheard = path.link.zip(path.route.local).filter(|_| is_unheard);
-        self.parked.push(Parked { route: path.route, unheard, lane });
+        self.parked.push(Parked { route: path.route, unheard: path.unheard_network(), lane });
     }
 }
 

@@ -9,7 +9,7 @@
 
 use super::epoch::{Epoch, REKEY_TIME_WITHOUT_INDICES};
 use super::index::{EpochId, IndexTable};
-use crate::path::PathId;
+use crate::path::{Path, PathId};
 use crate::time::{Duration, Instant};
 
 /// Unused epochs of answered handshakes for each peer: as many as the candidates that a client
@@ -50,6 +50,15 @@ pub(crate) enum Standing {
     Current,
     Previous,
     Pending,
+}
+
+/// An answer that the peer owes by a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Debt {
+    /// Since when.
+    pub(crate) since: Instant,
+    /// When it last told what had arrived by it.
+    pub(crate) told_at: Option<Instant>,
 }
 
 impl Epochs {
@@ -191,6 +200,18 @@ impl Epochs {
     pub(crate) fn in_flight(&self, path: PathId) -> u64 {
         let lanes = self.all_receiving().flat_map(|epoch| &epoch.tx);
         lanes.filter(|lane| lane.path == path).map(|lane| lane.flight.in_flight()).sum()
+    }
+
+    /// What the peer owes by `path` under the current keys, if it owes anything.
+    pub(crate) fn debt(&self, path: &Path) -> Option<Debt> {
+        let epoch = self.current.as_ref()?;
+        let (since, told_at) = match epoch.tx.iter().find(|lane| lane.path == path.id) {
+            Some(lane) => (lane.flight.unanswered_since(), lane.flight.told_at()),
+            None if epoch.has_lane_for(path) => (None, None),
+            // No index is left: what it is asked does not leave, and nobody will answer.
+            None => (path.probes.asking_since(), None),
+        };
+        Some(Debt { since: since?, told_at })
     }
 
     /// The epoch that stands so, if a gap in one of its sequences is to be given up.

@@ -11,7 +11,6 @@ use super::{Context, Side, Tunnel};
 use crate::error::DropReason;
 use crate::id::{LinkId, PathSerial};
 use crate::outbox::Route;
-use crate::path::probe::Answer;
 use crate::path::{Path, PathId, Trust};
 use crate::session::epochs::Standing;
 use crate::session::index::Lead;
@@ -37,13 +36,13 @@ impl Tunnel {
         let latest = standing == Standing::Current && !epoch.has_newer_lane(lead.serial);
         let shared = epoch.shares_path(lead.serial);
         let lane = epoch.rx.get_mut(&lead.serial)?;
-        if let Some(path) = self.paths.by_route_mut(&route) {
+        if let Some(path) = self.paths.list.by_route_mut(&route) {
             let names_path = lane.path.is_none() || (newest && path.is_proven());
             if names_path && lane.path != Some(path.id) {
                 lane.path = Some(path.id);
                 self.reach_changed = true;
             }
-            if newest && latest && matches!(self.side, Side::Gateway { .. }) {
+            if newest && latest && matches!(self.paths.side, Side::Gateway { .. }) {
                 path.move_from_gone();
             }
             if answered {
@@ -51,7 +50,7 @@ impl Tunnel {
             }
             let (id, proven) = (path.id, path.is_proven());
             if fresh && proven {
-                self.paths.activate(id);
+                self.paths.list.activate(id);
                 self.reach_changed = true;
             }
             return Some(id);
@@ -59,15 +58,15 @@ impl Tunnel {
         if !newest && lane.path.is_some() {
             return None;
         }
-        if let Side::Client(connector) = &self.side
+        if let Side::Client(connector) = &self.paths.side
             && !connector.has_socket(route.socket)
         {
             return None; // received in one batch with what ended its socket
         }
         // Two lanes of one epoch are two paths of the peer's. Where both seemed to come by one, it
         // was somebody else's doing: this lane goes its own way and replaces nothing.
-        let instead_of = lane.path.filter(|&id| self.paths.get(id).is_some() && !shared);
-        if !answered && self.paths.claims() >= CLAIMS_MAX {
+        let instead_of = lane.path.filter(|&id| self.paths.list.get(id).is_some() && !shared);
+        if !answered && self.paths.list.claims() >= CLAIMS_MAX {
             return None;
         }
         let trust = if answered {
@@ -75,15 +74,15 @@ impl Tunnel {
         } else {
             Trust::Claimed { received: 0, sent: 0, instead_of }
         };
-        let id = self.paths.next_id();
+        let id = self.paths.list.next_id();
         if instead_of.is_none() {
             lane.path = Some(id);
             self.reach_changed = true;
         }
         let link = self.link_of(&route);
-        self.add_path(cx, Path::new(id, route, link, cx.now, trust));
+        self.manage(cx, |paths, cx| paths.add_path(cx, Path::new(id, route, link, cx.now, trust)));
         if answered {
-            self.paths.activate(id);
+            self.paths.list.activate(id);
         }
         self.reach_changed |= answered;
         Some(id)
@@ -93,6 +92,7 @@ impl Tunnel {
     pub(crate) fn prove_claims(&mut self, cx: &mut Context<'_>) {
         let claims: Vec<_> = self
             .paths
+            .list
             .iter()
             .filter(|path| path.probes.asking_since().is_none())
             .filter_map(|path| match path.trust() {
@@ -112,7 +112,7 @@ impl Tunnel {
 
     /// Whether an index is left for a path: guesses at where the gateway is may have taken all.
     fn can_challenge(&self, id: PathId) -> bool {
-        let path = self.paths.get(id);
+        let path = self.paths.list.get(id);
         let at = self.epochs.current.as_ref().zip(path);
         at.is_some_and(|(epoch, path)| epoch.has_lane_for(path))
     }
@@ -127,7 +127,7 @@ impl Tunnel {
         challenge: Challenge,
     ) -> Result<(), DropReason> {
         let Some(id) = path else { return Err(DropReason::NoRoute) };
-        if let Side::Client(connector) = &mut self.side {
+        if let Side::Client(connector) = &mut self.paths.side {
             connector.listening.be_missed(cx.now);
         }
         let response = Response { token: challenge.token, observed: route.remote };
@@ -147,10 +147,10 @@ impl Tunnel {
         abandon_others: bool,
     ) {
         let Some(id) = path else { return };
-        if let Some(path) = self.paths.get_mut(id) {
+        if let Some(path) = self.paths.list.get_mut(id) {
             path.move_from_gone();
         }
-        let meant = match self.paths.get(id).map(|path| path.trust()) {
+        let meant = match self.paths.list.get(id).map(|path| path.trust()) {
             Some(Trust::Claimed { instead_of: Some(before), .. }) => [id, before],
             Some(_) | None => [id, id],
         };
@@ -158,19 +158,20 @@ impl Tunnel {
         let said_by = meant.into_iter().filter_map(serial).max();
         let others: Vec<_> = self
             .paths
+            .list
             .iter()
             .filter(|path| !meant.contains(&path.id) && serial(path.id) <= said_by)
             .map(|path| path.id)
             .collect();
-        for path in self.paths.iter_mut() {
+        for path in self.paths.list.iter_mut() {
             path.set_preferred(path.id == id);
             if abandon_others && others.contains(&path.id) {
                 path.move_to_gone();
             }
         }
         let carries = |path: &Path| path.is_proven() && !path.is_gone();
-        if self.paths.get(id).is_some_and(carries) {
-            self.activate(cx, id);
+        if self.paths.list.get(id).is_some_and(carries) {
+            self.manage(cx, |paths, cx| paths.activate(cx, id));
         }
     }
 
@@ -186,47 +187,48 @@ impl Tunnel {
         if self.answers_nat_test(cx, id, response.token) {
             return;
         }
-        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(path) = self.paths.list.get_mut(id) else { return };
         let Some(answer) = path.probes.answered(cx.now, response.token, route.remote) else {
             return;
         };
         let (id, before) = (path.id, path.trust());
-        if let Side::Client(connector) = &mut self.side {
+        if let Side::Client(connector) = &mut self.paths.side {
             connector.unanswered.note_answer(path.link, path.route.local);
         }
         let was_silent = path.is_silent();
         path.proved(cx.now, answer);
-        if matches!(self.side, Side::Gateway { .. }) {
+        if matches!(self.paths.side, Side::Gateway { .. }) {
             path.move_from_gone();
         }
         self.reach_changed = true;
         path.note_observed(response.observed);
-        if self.paths.active_id() == Some(id)
-            && let Side::Client(connector) = &mut self.side
+        if self.paths.list.active_id() == Some(id)
+            && let Side::Client(connector) = &mut self.paths.side
         {
             connector.last_words.heard(answer.asked_at);
         }
-        let is_spare = before == Trust::Chosen && self.paths.active_id() != Some(id);
-        if is_spare || (was_silent && self.paths.is_shared(id)) {
+        let is_spare = before == Trust::Chosen && self.paths.list.active_id() != Some(id);
+        if is_spare || (was_silent && self.paths.list.is_shared(id)) {
             self.lose_flight(cx, id, answer.asked_at);
         }
         self.forgive(id);
         self.repeat_share(cx, id, answer.asked_at);
-        self.drop_forged(cx, id, answer);
+        self.manage(cx, |paths, cx| paths.drop_forged(cx, id, answer));
         if let Trust::Claimed { instead_of: Some(old), .. } = before {
             self.replace_path(cx, old, id);
         }
-        let Some(path) = self.paths.get(id) else { return };
+        let Some(path) = self.paths.list.get(id) else { return };
         let (preferred, good) = (path.is_preferred(), path.is_good());
         let settled = path.mtu.is_settled();
-        let is_active_able = self.paths.active().is_some_and(Path::is_able);
-        if preferred || (good && (self.plan().is_better(id) || !is_active_able)) {
-            self.activate(cx, id);
-        } else if before == Trust::Chosen && self.paths.active_id() == Some(id) {
-            self.tell_moved(cx, id);
+        let is_active_able = self.paths.list.active().is_some_and(Path::is_able);
+        if preferred || (good && (self.paths.plan().is_better(id) || !is_active_able)) {
+            self.manage(cx, |paths, cx| paths.activate(cx, id));
+        } else if before == Trust::Chosen && self.paths.list.active_id() == Some(id) {
+            self.paths.tell_moved(cx.now, id);
+            self.carry_out(cx);
         }
         // A path that was only asked in small is not to carry anything yet.
-        let carries = self.paths.active_id() == Some(id) || answer.size >= FLIGHT_SIZE;
+        let carries = self.paths.list.active_id() == Some(id) || answer.size >= FLIGHT_SIZE;
         if carries && !settled {
             self.search_mtu(cx, id);
         }
@@ -237,20 +239,6 @@ impl Tunnel {
         self.carries_anew = true;
     }
 
-    /// An address that still answers, after another was claimed in its place, was never left.
-    fn drop_forged(&mut self, cx: &mut Context<'_>, id: PathId, answer: Answer) {
-        let forged = |path: &&Path| match path.trust() {
-            Trust::Claimed { instead_of, .. } => {
-                instead_of == Some(id) && answer.asked_at >= path.since()
-            }
-            Trust::Proven | Trust::Chosen => false,
-        };
-        let forged: Vec<_> = self.paths.iter().filter(forged).map(|path| path.id).collect();
-        for id in forged {
-            self.remove_path(cx, id);
-        }
-    }
-
     /// The path `new` is `old` with another address: its lanes go over to it.
     fn replace_path(&mut self, cx: &mut Context<'_>, old: PathId, new: PathId) {
         for epoch in self.epochs.receiving() {
@@ -258,41 +246,27 @@ impl Tunnel {
                 lane.path = Some(new);
             }
         }
-        let was_active = self.paths.active_id() == Some(old);
-        let preferred = self.paths.get(old).is_some_and(|path| path.is_preferred());
-        let before = self.paths.get_mut(old).map(|path| {
-            path.move_to_gone();
-            (path.route.remote.ip(), path.congestion.take())
-        });
-        if let Some(path) = self.paths.get_mut(new) {
-            path.set_preferred(path.is_preferred() || preferred);
-            if let Some((ip, Some(controller))) = before {
-                path.set_shared(cx.now, true);
-                self.replaced_at = Some(cx.now);
-                // Another port is a NAT's doing: the way is the same (RFC 9000, 9.4).
-                if ip == path.route.remote.ip() {
-                    path.congestion = Some(controller);
-                }
-            }
+        if self.manage(cx, |paths, cx| paths.replace(cx, old, new)) {
+            self.replaced_at = Some(cx.now);
         }
-        if was_active {
-            self.activate(cx, new);
-        }
-        self.remove_path(cx, old);
     }
 
     fn link_of(&self, route: &Route) -> Option<LinkId> {
-        self.paths.iter().find(|path| path.route.socket == route.socket).and_then(|path| path.link)
+        self.paths
+            .list
+            .iter()
+            .find(|path| path.route.socket == route.socket)
+            .and_then(|path| path.link)
     }
 
     /// Gateway: what is sealed with `serial` arrives no more, says the client, by another path.
     pub(crate) fn take_farewell(&mut self, by: Option<PathId>, serial: PathSerial) {
-        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.at_gateway()) else {
+        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.paths.at_gateway()) else {
             return;
         };
         let lane = epoch.tx.iter().find(|lane| lane.seal.serial == serial);
         if let Some(id) = lane.map(|lane| lane.path).filter(|&id| Some(id) != by)
-            && let Some(path) = self.paths.get_mut(id)
+            && let Some(path) = self.paths.list.get_mut(id)
         {
             path.move_to_gone();
         }

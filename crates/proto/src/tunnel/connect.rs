@@ -50,7 +50,7 @@ const _: () = assert!(ANSWER_TIME.as_secs() < PENDING_TIME.as_secs());
 impl Tunnel {
     /// The user wants a session with the peer, a gateway.
     pub(crate) fn want(&mut self, cx: &mut Context<'_>) {
-        if let Side::Client(connector) = &mut self.side {
+        if let Side::Client(connector) = &mut self.paths.side {
             connector.set_wanted(true);
         }
         self.connect(cx);
@@ -59,7 +59,7 @@ impl Tunnel {
     /// Asks for a session, by every candidate. No effect while already asking, while there is
     /// no link, or when no session is wanted.
     pub(crate) fn connect(&mut self, cx: &mut Context<'_>) {
-        let Side::Client(connector) = &mut self.side else { return };
+        let Side::Client(connector) = &mut self.paths.side else { return };
         if !connector.wanted || connector.is_trying() || connector.links.is_empty() {
             return;
         }
@@ -75,7 +75,7 @@ impl Tunnel {
         if matches!(self.state, PeerState::Down(_)) {
             return;
         }
-        if let Side::Client(connector) = &mut self.side
+        if let Side::Client(connector) = &mut self.paths.side
             && let Some(round) = &mut connector.round
         {
             (round.next, round.pause) = (cx.now, PAUSE_FIRST);
@@ -88,7 +88,7 @@ impl Tunnel {
     /// Gives up the exchanges under way, whose answers would bring keys. Returns whether there were
     /// any, or there are keys.
     pub(crate) fn forget_attempts(&mut self, cx: &mut Context<'_>) -> bool {
-        let Side::Client(connector) = &mut self.side else { return !self.epochs.is_empty() };
+        let Side::Client(connector) = &mut self.paths.side else { return !self.epochs.is_empty() };
         let was_trying = connector.is_trying();
         connector.stop(cx.indices);
         was_trying || !self.epochs.is_empty()
@@ -106,12 +106,12 @@ impl Tunnel {
     /// the old one would be lost.
     pub(crate) fn call_off(&mut self, cx: &mut Context<'_>) {
         let is_due = self.needs_keys(cx.now);
-        if let Side::Client(connector) = &mut self.side
+        if let Side::Client(connector) = &mut self.paths.side
             && connector.is_trying()
             && !is_due
         {
             connector.stop(cx.indices);
-            self.close_unused_sockets(cx);
+            self.paths.close_unused_sockets(cx);
         }
     }
 
@@ -122,11 +122,11 @@ impl Tunnel {
 
     /// Makes the attempts that are due.
     pub(crate) fn attempt_due(&mut self, cx: &mut Context<'_>) {
-        let works = self.paths.active().filter(|path| path.is_able());
+        let works = self.paths.list.active().filter(|path| path.is_able());
         let works = works.map(|path| (path.link, path.route));
         loop {
             let epoch = EpochId(self.next_epoch + 1);
-            let Side::Client(connector) = &mut self.side else { return };
+            let Side::Client(connector) = &mut self.paths.side else { return };
             let Some(round) = &mut connector.round else { return };
             if round.next > cx.now {
                 return;
@@ -135,7 +135,7 @@ impl Tunnel {
                 if round.pause >= PAUSE_MAX && works.is_some() {
                     // The session works; the next traffic asks again.
                     connector.stop(cx.indices);
-                    self.close_unused_sockets(cx);
+                    self.paths.close_unused_sockets(cx);
                     return;
                 }
                 let queue: VecDeque<_> = match works {
@@ -168,7 +168,7 @@ impl Tunnel {
             }
             self.next_epoch = epoch.0;
             let in_use = works.filter(|(link, route)| {
-                let Side::Client(connector) = &self.side else { return false };
+                let Side::Client(connector) = &self.paths.side else { return false };
                 connector.candidate_of(*link, route) == Some(candidate)
             });
             self.attempt(cx, epoch, candidate, in_use.map(|(_, route)| route));
@@ -179,7 +179,8 @@ impl Tunnel {
     /// can answer there. If this end asks for a session anyway it asks there now: its own pauses
     /// may be a minute long by now, and are for when nothing is heard.
     pub(crate) fn meet(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let (Side::Client(connector), Some(path)) = (&self.side, self.paths.get(id)) else {
+        let (Side::Client(connector), Some(path)) = (&self.paths.side, self.paths.list.get(id))
+        else {
             return;
         };
         let route = path.route;
@@ -201,7 +202,7 @@ impl Tunnel {
         in_use: Option<Route>,
     ) {
         let features = self.features_for(&candidate, in_use);
-        let Side::Client(connector) = &mut self.side else { return };
+        let Side::Client(connector) = &mut self.paths.side else { return };
         connector.unanswered.note_asked(cx.now, &candidate);
         let route = match in_use {
             Some(route) => route,
@@ -256,7 +257,7 @@ impl Tunnel {
             closes = true;
         }
         if closes {
-            self.close_unused_sockets(cx); // links come and go while nobody answers
+            self.paths.close_unused_sockets(cx); // links come and go while nobody answers
         }
     }
 
@@ -264,8 +265,8 @@ impl Tunnel {
     /// is known to carry less, and otherwise in every second round. A whole response arrives more
     /// often if datagrams are lost or forged. On a path that carries less, only parts arrive.
     fn features_for(&self, way: &Candidate, in_use: Option<Route>) -> u32 {
-        let Side::Client(connector) = &self.side else { return 0 };
-        let path = in_use.and_then(|route| self.paths.by_route(&route));
+        let Side::Client(connector) = &self.paths.side else { return 0 };
+        let path = in_use.and_then(|route| self.paths.list.by_route(&route));
         let asked = connector.round.as_ref().map_or(0, |round| round.asked);
         let in_parts = match path {
             Some(path) if path.is_able() => path.mtu.datagram() < RESPONSE_LEN,
@@ -281,7 +282,7 @@ impl Tunnel {
         epoch: EpochId,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let Side::Client(connector) = &mut self.side else {
+        let Side::Client(connector) = &mut self.paths.side else {
             return Err(DropReason::BadHandshake);
         };
         let attempt = connector.attempt(epoch).ok_or(DropReason::BadHandshake)?;

@@ -74,11 +74,12 @@ impl Tunnel {
         framing: Framing,
         packet: &InnerPacket<'_>,
     ) -> Result<(), DropReason> {
-        let room = self.paths.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
+        let room = self.paths.list.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
             let clamped = clamp::place(packet);
-            let least =
-                clamped.and_then(|_| self.plan().least_room()).map_or(room, |it| it.min(room));
+            let least = clamped
+                .and_then(|_| self.paths.plan().least_room())
+                .map_or(room, |it| it.min(room));
             return self.send_on(cx, path, load, |draft| {
                 let at = pack::push(draft, framing, packet.pieces);
                 if let Some(tcp) = clamped {
@@ -101,7 +102,7 @@ impl Tunnel {
         path: PathId,
         whole: &[u8],
     ) -> Result<(), DropReason> {
-        let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
+        let carrier = self.paths.list.get_mut(path).ok_or(DropReason::NoRoute)?;
         let room = carrier.mtu.datagram() - OVERHEAD - frame::FRAGMENT_OVERHEAD;
         let count = fragment::pieces(whole.len(), room).count();
         if !carrier.allows(whole.len() + count * (OVERHEAD + frame::FRAGMENT_OVERHEAD)) {
@@ -156,7 +157,7 @@ impl Tunnel {
         fill: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), DropReason> {
         let (epoch, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
-        let path = self.paths.get_to_send(path).ok_or(DropReason::NoRoute)?;
+        let path = self.paths.list.get_to_send(path).ok_or(DropReason::NoRoute)?;
         let len = draft_datagram(cx, epoch, path, load, fill)?;
         if let Some(controller) = &path.congestion {
             let way = self.sharing.iter_mut().find(|way| way.path == path.id);
@@ -170,10 +171,13 @@ impl Tunnel {
     /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
     /// them, by the path that answered last.
     pub(crate) fn send_control(&mut self, cx: &mut Context<'_>) {
-        let Some(path) = self.paths.active_id().or_else(|| self.plan().best_proven(None)) else {
+        let Some(path) =
+            self.paths.list.active_id().or_else(|| self.paths.plan().best_proven(None))
+        else {
             return;
         };
-        let (Some(epoch), Some(path)) = (self.epochs.current.as_mut(), self.paths.get_mut(path))
+        let (Some(epoch), Some(path)) =
+            (self.epochs.current.as_mut(), self.paths.list.get_mut(path))
         else {
             return;
         };
@@ -211,7 +215,7 @@ impl Tunnel {
 
     /// Says goodbye by every path, once: a lost goodbye is found out by silence.
     pub(crate) fn say_close(&mut self, cx: &mut Context<'_>, code: CloseCode) {
-        let paths: Vec<_> = self.paths.iter().map(|path| path.id).collect();
+        let paths: Vec<_> = self.paths.list.iter().map(|path| path.id).collect();
         for path in paths {
             let _ = self.send_frame(cx, path, &Frame::Close(code), 0);
         }

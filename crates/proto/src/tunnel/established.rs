@@ -1,6 +1,7 @@
 //! The answers to a client's handshakes: new keys are taken into use, or the gateway refuses.
 
 use super::connect::ANSWER_TIME;
+use super::paths::PathManager;
 use super::paths::connector::Attempt;
 use super::{Context, Event, Side, Tunnel};
 use crate::crypto::{EpochKeys, Status, Welcome};
@@ -42,7 +43,7 @@ impl Tunnel {
         epoch: EpochId,
         part: ResponsePart<'_>,
     ) -> Result<Vec<Vec<u8>>, DropReason> {
-        let Side::Client(connector) = &mut self.side else {
+        let Side::Client(connector) = &mut self.paths.side else {
             return Err(DropReason::BadHandshake);
         };
         let attempt = connector.attempt(epoch).ok_or(DropReason::BadHandshake)?;
@@ -57,7 +58,7 @@ impl Tunnel {
         epoch: EpochId,
         bytes: &[u8],
     ) -> Result<Option<Answer>, DropReason> {
-        let Side::Client(connector) = &mut self.side else {
+        let Side::Client(connector) = &mut self.paths.side else {
             return Err(DropReason::BadHandshake);
         };
         let round = connector.round.as_mut().ok_or(DropReason::BadHandshake)?;
@@ -71,7 +72,7 @@ impl Tunnel {
         let Some(attempt) = round.attempts.remove(place) else { return Ok(None) };
         // The path in use is heard again, and data goes there: that is not lost for a session that
         // is not needed, unless the path turns out not to answer.
-        let returns = self.plan().return_due().is_some_and(|due| cx.now < due);
+        let returns = self.paths.plan().return_due().is_some_and(|due| cx.now < due);
         if keys.is_some() && returns && !self.needs_keys(cx.now) {
             cx.indices.revoke(attempt.indices);
             return Ok(None);
@@ -87,7 +88,7 @@ impl Tunnel {
         keys: EpochKeys,
     ) -> Option<Installed> {
         let Answer { attempt, welcome, .. } = answer;
-        let Side::Client(connector) = &mut self.side else { return None };
+        let Side::Client(connector) = &mut self.paths.side else { return None };
         let started = connector.round.as_ref().map_or(attempt.sent_at, |round| round.started);
         connector.stop(cx.indices);
         connector.token = None;
@@ -108,20 +109,22 @@ impl Tunnel {
         self.established.get_or_insert(cx.now);
         self.heard_at = cx.now;
         let path = self.path_of_answer(cx, route, attempt.candidate.link, attempt.sent_at);
-        if let Some(path) = self.paths.get_mut(path) {
+        if let Some(path) = self.paths.list.get_mut(path) {
             path.note_observed(welcome.observed);
         }
-        self.forget_gone(cx);
+        self.manage(cx, PathManager::forget_gone);
         Some(Installed { path, first, took: cx.now.saturating_since(started) })
     }
 
     /// The new keys were introduced: paths are what they should be under them.
     pub(crate) fn settle_in(&mut self, cx: &mut Context<'_>, path: PathId) {
         self.confirm(cx, path);
-        self.close_unused_sockets(cx);
-        self.take_better(cx);
-        self.stand_by(cx);
-        self.repeat_shares(cx);
+        self.manage(cx, |paths, cx| {
+            paths.close_unused_sockets(cx);
+            paths.take_better(cx);
+            paths.stand_by(cx);
+            paths.repeat_shares(cx.now);
+        });
         self.carries_anew = true;
     }
 
@@ -133,41 +136,30 @@ impl Tunnel {
         link: LinkId,
         sent_at: Instant,
     ) -> PathId {
-        let id = match self.paths.by_route(&route) {
+        let id = match self.paths.list.by_route(&route) {
             Some(path) => path.id,
             None => {
-                let id = self.paths.next_id();
-                self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Proven));
-                self.replace_twins(cx, id);
+                let id = self.paths.list.next_id();
+                let path = Path::new(id, route, Some(link), cx.now, Trust::Proven);
+                self.manage(cx, |paths, cx| {
+                    paths.add_path(cx, path);
+                    paths.replace_twins(cx, id);
+                });
                 id
             }
         };
-        if let Side::Client(connector) = &mut self.side {
+        if let Side::Client(connector) = &mut self.paths.side {
             connector.unanswered.note_answer(Some(link), route.local);
         }
         // One that was only begun, as after a move, may lead nowhere; this one was just answered.
-        let is_active_able = self.paths.active().is_some_and(Path::is_able);
-        if let Some(path) = self.paths.get_mut(id) {
+        let is_active_able = self.paths.list.active().is_some_and(Path::is_able);
+        if let Some(path) = self.paths.list.get_mut(id) {
             path.note_handshake(cx.now, sent_at);
         }
         if !is_active_able {
-            self.paths.activate(id);
+            self.paths.list.activate(id);
         }
         id
-    }
-
-    /// The answer came by a socket of its own: what was there between the same two addresses does
-    /// not carry, or it would have been asked by it. Where a path was asked that was there already,
-    /// this says nothing of others between these two: they may be meant to carry beside it.
-    fn replace_twins(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let Some(new) = self.paths.get(id) else { return };
-        let place =
-            |path: &Path| (path.link, path.route.local, path.route.remote, path.transport());
-        let same = |path: &&Path| path.id != id && place(path) == place(new);
-        let twins: Vec<_> = self.paths.iter().filter(same).map(|path| path.id).collect();
-        for twin in twins {
-            self.remove_path(cx, twin);
-        }
     }
 
     /// Shows the gateway that the keys arrived, and probes the path's MTU while at it. What
@@ -182,8 +174,8 @@ impl Tunnel {
     /// The gateway takes the path `answered` for the one in use from now on. If data goes by
     /// another that carries, it is told so under the new keys, whatever was asked before.
     fn insist(&mut self, cx: &mut Context<'_>, answered: PathId) {
-        if let Some(id) = self.paths.active_id().filter(|&id| id != answered)
-            && let Some(path) = self.paths.get_mut(id)
+        if let Some(id) = self.paths.list.active_id().filter(|&id| id != answered)
+            && let Some(path) = self.paths.list.get_mut(id)
         {
             path.probes = Probes::default();
             self.ask(cx, id);
@@ -195,7 +187,7 @@ impl Tunnel {
     pub(crate) fn be_refused(&mut self, cx: &mut Context<'_>, answer: Answer) -> Option<CloseCode> {
         let status = answer.welcome.status;
         cx.indices.revoke(answer.attempt.indices);
-        let Side::Client(connector) = &mut self.side else { return None };
+        let Side::Client(connector) = &mut self.paths.side else { return None };
         connector.refused = Some(status);
         match status {
             Status::StaleCounter { highest } => {

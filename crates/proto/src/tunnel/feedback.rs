@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 
 use super::datagram::Load;
+use super::paths::Side;
+use super::paths::policing::Direction;
 use super::{Context, Tunnel};
 use crate::id::{PathSerial, Transport};
 use crate::outbox::Draft;
@@ -45,13 +47,13 @@ impl Tunnel {
 
     /// Whether there is a way to send control frames now.
     pub(crate) fn can_send(&self) -> bool {
-        self.paths.active_id().is_some() || self.plan().best_proven(None).is_some()
+        self.paths.list.active_id().is_some() || self.paths.plan().best_proven(None).is_some()
     }
 
     /// Sends the feedback that is due. Each report leaves by the path that it is about, under the
     /// keys of the datagrams that it reports.
     pub(crate) fn report_due(&mut self, cx: &mut Context<'_>) {
-        let fallback = self.paths.active_id().or_else(|| self.plan().best_proven(None));
+        let fallback = self.paths.list.active_id().or_else(|| self.paths.plan().best_proven(None));
         let mut reports = Vec::new();
         for epoch in self.epochs.receiving() {
             for lane in epoch.rx.values_mut() {
@@ -63,7 +65,7 @@ impl Tunnel {
             }
         }
         for (epoch, path, report, declines) in reports {
-            let usable = |id: &PathId| self.paths.get(*id).is_some_and(|p| !p.is_gone());
+            let usable = |id: &PathId| self.paths.list.get(*id).is_some_and(|p| !p.is_gone());
             let own = path.filter(usable);
             let Some(path) = own.or(fallback) else { continue };
             let fill = |draft: &mut Draft<'_>| Frame::Feedback(report).emit(draft.frames());
@@ -71,7 +73,7 @@ impl Tunnel {
                 cx.drops.count(reason);
             }
             if let Some(own) = own.filter(|_| declines) {
-                self.distrust(cx, own);
+                self.manage(cx, |paths, cx| paths.distrust(cx, own));
             }
         }
     }
@@ -79,9 +81,9 @@ impl Tunnel {
     /// Sends the probes of the largest datagram that are due.
     pub(crate) fn search_mtus_due(&mut self, cx: &mut Context<'_>) {
         let due = |path: &&Path| path.mtu_due().is_some_and(|due| due <= cx.now);
-        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        let due: Vec<_> = self.paths.list.iter().filter(due).map(|path| path.id).collect();
         for id in due {
-            if let Some(path) = self.paths.get_mut(id) {
+            if let Some(path) = self.paths.list.get_mut(id) {
                 path.set_mtu_due(None);
             }
             self.search_mtu(cx, id);
@@ -97,7 +99,7 @@ impl Tunnel {
         came_at: Instant,
         len: usize,
     ) -> bool {
-        let Some(path) = path.and_then(|id| self.paths.get_mut(id)) else { return false };
+        let Some(path) = path.and_then(|id| self.paths.list.get_mut(id)) else { return false };
         path.note_return(cx.now);
         path.heard(cx.now, came_at, len);
         if path.is_silent() {
@@ -120,10 +122,10 @@ impl Tunnel {
         late: Duration,
     ) -> Option<Told> {
         let in_flight = self.in_flight(epoch, feedback.serial);
-        let is_alone = self.paths.iter().filter(|path| path.has_share()).nth(1).is_none();
+        let is_alone = self.paths.list.iter().filter(|path| path.has_share()).nth(1).is_none();
         let (epoch, _) = self.epochs.find(epoch)?;
         let lane = epoch.tx.iter_mut().find(|lane| lane.seal.serial == feedback.serial)?;
-        let path = self.paths.get_mut(lane.path)?;
+        let path = self.paths.list.get_mut(lane.path)?;
         let blocks = cx.memory.blocks();
         let mut lost = VecDeque::new();
         let repaired = path.congestion.is_some().then_some(&mut lost);
@@ -175,15 +177,35 @@ impl Tunnel {
         bytes: (u64, u64),
         evidence: Option<Evidence>,
     ) {
-        let Some(path) = self.paths.get_to_send(id) else { return };
+        let Some(path) = self.paths.list.get_to_send(id) else { return };
         let is_judged = cx.config.judges_offload && path.transport() == Transport::Udp;
         if !is_judged || !path.offload.told(cx.now, bytes, evidence) {
             return;
         }
         let (interface, offload) = (path.interface(), path.offload.clone());
-        let others = self.paths.iter_to_send();
+        let others = self.paths.list.iter_to_send();
         for other in others.filter(|other| other.id != id && other.interface() == interface) {
             other.offload.adopt(&offload);
+        }
+    }
+
+    /// This end's controller found that a path is policed, and so many bytes per second pass.
+    /// `serial` is what it sends under, if the keys are the current ones.
+    pub(crate) fn note_policed(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: PathId,
+        serial: Option<PathSerial>,
+        rate: f64,
+    ) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let kbps = (rate / 125.0) as u32;
+        if matches!(self.paths.side, Side::Client(_)) {
+            self.manage(cx, |paths, cx| paths.doubt_udp(cx, id, Direction::Up, kbps));
+        } else if let Some(serial) = serial
+            && self.paths.list.get(id).is_some_and(|path| path.transport() == Transport::Udp)
+        {
+            self.control.push(cx.now, &Control::Policed { serial, kbps });
         }
     }
 
@@ -198,7 +220,8 @@ impl Tunnel {
     /// has used up, and is told which control frames have arrived.
     pub(crate) fn replenish(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
         let Some((epoch, Standing::Current)) = self.epochs.find(epoch) else { return };
-        let replenished = epoch.replenish(cx.rng, cx.indices, self.slot, self.paths.active_id());
+        let replenished =
+            epoch.replenish(cx.rng, cx.indices, self.slot, self.paths.list.active_id());
         let owes_ack = epoch.control.owes_ack();
         if let Some((first, indices)) = replenished {
             self.control.push(cx.now, &Control::Indices { first, indices });

@@ -113,8 +113,8 @@ impl NatTimeout {
 impl Tunnel {
     /// When a client behind a NAT must send something by `path`, the one in use.
     pub(crate) fn keepalive_due(&self, least: Option<Duration>, path: &Path) -> Option<Instant> {
-        let Side::Client(connector) = &self.side else { return None };
-        let wanted = path.is_natted() && self.paths.active_id() == Some(path.id);
+        let Side::Client(connector) = &self.paths.side else { return None };
+        let wanted = path.is_natted() && self.paths.list.active_id() == Some(path.id);
         if !wanted || !path.is_good() {
             return None;
         }
@@ -123,7 +123,7 @@ impl Tunnel {
 
     /// When an answer stays away for too long: to a keepalive, or to a question about the NAT.
     pub(crate) fn nat_answer_due(&self) -> Option<Instant> {
-        let Side::Client(connector) = &self.side else { return None };
+        let Side::Client(connector) = &self.paths.side else { return None };
         let nat = &connector.nat;
         let (open, test) = (nat.open.map(|open| open.late), nat.test.map(|test| test.late));
         open.into_iter().chain(test).min()
@@ -133,13 +133,13 @@ impl Tunnel {
     pub(crate) fn keep_alive(&mut self, cx: &mut Context<'_>) {
         self.miss_answer(cx);
         self.lose_nat_test(cx);
-        let Some(path) = self.paths.active() else { return };
+        let Some(path) = self.paths.list.active() else { return };
         let due = self.keepalive_due(cx.config.keepalive, path);
         if due.is_none_or(|due| due > cx.now) {
             return;
         }
         let (id, of) = (path.id, path.link.zip(path.route.local));
-        let Side::Client(connector) = &mut self.side else { return };
+        let Side::Client(connector) = &mut self.paths.side else { return };
         let nat = &mut connector.nat;
         let elsewhere = nat.of != of;
         let old = if elsewhere { nat.test.take().map(|test| test.path) } else { None };
@@ -149,7 +149,7 @@ impl Tunnel {
         nat.in_a_row += 1;
         let idle = nat.in_a_row >= IDLE;
         if let Some(old) = old {
-            self.remove_spare(cx, old);
+            self.manage(cx, |paths, cx| paths.remove_spare(cx, old));
         }
         // After a sleep the NAT has forgotten the client, and the gateway answers nothing unsealed.
         let slept = due.is_some_and(|due| cx.now.saturating_since(due) > GRACE);
@@ -164,9 +164,10 @@ impl Tunnel {
     fn send_keepalive(&mut self, cx: &mut Context<'_>, id: PathId, slept: bool) {
         let epoch = self.epochs.current.as_ref().filter(|_| !slept);
         let index = epoch.and_then(|epoch| epoch.keepalive_index(id));
-        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(path) = self.paths.list.get_mut(id) else { return };
         path.kept_alive(cx.now); // not before the next interval again
-        let (Some((epoch, index)), Side::Client(connector)) = (epoch.zip(index), &mut self.side)
+        let (Some((epoch, index)), Side::Client(connector)) =
+            (epoch.zip(index), &mut self.paths.side)
         else {
             return self.ask(cx, id);
         };
@@ -181,10 +182,10 @@ impl Tunnel {
     /// Asks by a challenge if a keepalive was not answered in time: one of them was lost, the NAT
     /// maps to another address, or the gateway is gone.
     fn miss_answer(&mut self, cx: &mut Context<'_>) {
-        let Side::Client(connector) = &mut self.side else { return };
+        let Side::Client(connector) = &mut self.paths.side else { return };
         let late = |open: &mut Open| open.late <= cx.now;
         let Some(open) = connector.nat.open.take_if(late) else { return };
-        if self.paths.active_id() == Some(open.path) {
+        if self.paths.list.active_id() == Some(open.path) {
             self.ask(cx, open.path);
         }
     }
@@ -199,8 +200,8 @@ impl Tunnel {
         (route, came_at): (Route, Instant),
         proof: KeepaliveProof,
     ) -> Result<(), DropReason> {
-        let Side::Client(connector) = &mut self.side else { return Err(DropReason::BadMac) };
-        let path = self.paths.by_route_mut(&route).ok_or(DropReason::BadMac)?;
+        let Side::Client(connector) = &mut self.paths.side else { return Err(DropReason::BadMac) };
+        let path = self.paths.list.by_route_mut(&route).ok_or(DropReason::BadMac)?;
         let answered =
             |open: &mut Open| open.path == path.id && crypto::same(&open.answer.0, &proof.0);
         connector.nat.open.take_if(answered).ok_or(DropReason::BadMac)?;
@@ -222,11 +223,12 @@ impl Tunnel {
     ) -> Result<(), DropReason> {
         let epoch = self.epochs.current.as_ref().filter(|epoch| epoch.id == lead.epoch);
         let lane = epoch.and_then(|epoch| epoch.rx.get(&lead.serial));
-        let path = self.paths.by_route(&route).filter(|path| path.is_able()).map(|path| path.id);
+        let path =
+            self.paths.list.by_route(&route).filter(|path| path.is_able()).map(|path| path.id);
         let is_here = path.is_some()
-            && path == self.paths.active_id()
+            && path == self.paths.list.active_id()
             && lane.is_some_and(|lane| lane.path == path);
-        if !is_here || !self.at_gateway() {
+        if !is_here || !self.paths.at_gateway() {
             return Err(DropReason::NoRoute);
         }
         let answer = epoch.map(|epoch| epoch.answer(keepalive)).ok_or(DropReason::NoRoute)?;
@@ -236,14 +238,14 @@ impl Tunnel {
 
     /// Something else was sent: the session is not idle.
     pub(crate) const fn not_idle(&mut self) {
-        if let Side::Client(connector) = &mut self.side {
+        if let Side::Client(connector) = &mut self.paths.side {
             connector.nat.in_a_row = 0;
         }
     }
 
     /// Begins to ask about the next length, by a path beside `id`.
     fn learn(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let (Some(least), Side::Client(connector)) = (cx.config.keepalive, &self.side) else {
+        let (Some(least), Side::Client(connector)) = (cx.config.keepalive, &self.paths.side) else {
             return;
         };
         if connector.nat.test.is_none()
@@ -256,13 +258,13 @@ impl Tunnel {
     /// Opens the path to learn by, like `id` but for its socket, and challenges it once, by a small
     /// datagram: to prove an address at full size would cost more than what is learned by it.
     fn test_by_new_path(&mut self, cx: &mut Context<'_>, id: PathId, length: Duration, tries: u8) {
-        let Side::Client(connector) = &self.side else { return };
-        let like = self.paths.get(id).filter(|path| path.transport() == Transport::Udp);
+        let Side::Client(connector) = &self.paths.side else { return };
+        let like = self.paths.list.get(id).filter(|path| path.transport() == Transport::Udp);
         let candidate = like.and_then(|path| connector.candidate_of(path.link, &path.route));
-        if self.paths.has_room()
+        if self.paths.list.has_room()
             && let Some(candidate) = candidate
-            && let Some(path) = self.open_path(cx, candidate)
-            && let Side::Client(connector) = &mut self.side
+            && let Some(path) = self.manage(cx, |paths, cx| paths.open_path(cx, candidate))
+            && let Side::Client(connector) = &mut self.paths.side
         {
             let late = cx.now + GRACE;
             connector.nat.test = Some(Test { path, length, tries, token: None, late });
@@ -273,7 +275,7 @@ impl Tunnel {
     /// A path answered a challenge. If it is the one to learn by, the question follows.
     pub(crate) fn ask_nat(&mut self, cx: &mut Context<'_>, id: PathId) {
         let token = cx.random();
-        let Side::Client(connector) = &mut self.side else { return };
+        let Side::Client(connector) = &mut self.paths.side else { return };
         let ready = |test: &&mut Test| test.path == id && test.token.is_none();
         let Some(test) = connector.nat.test.as_mut().filter(ready) else { return };
         (test.token, test.late) = (Some(token), cx.now + test.length + GRACE);
@@ -291,13 +293,13 @@ impl Tunnel {
         token: u64,
     ) -> bool {
         let still = self.nat_tested();
-        let Side::Client(connector) = &mut self.side else { return false };
+        let Side::Client(connector) = &mut self.paths.side else { return false };
         let nat = &mut connector.nat;
         let asked = |test: &mut Test| test.path == id && test.token == Some(token);
         let Some(test) = nat.test.take_if(asked) else { return false };
         // Whatever else was sent since kept the mapping alive: then the question is open, and
         // asked again once.
-        let sent_at = self.paths.get(id).and_then(|path| path.sent_at());
+        let sent_at = self.paths.list.get(id).and_then(|path| path.sent_at());
         let asked_at = test.late - GRACE - test.length;
         let clean = sent_at.is_none_or(|sent| sent <= asked_at);
         let tries = if clean { 0 } else { test.tries + 1 };
@@ -315,7 +317,7 @@ impl Tunnel {
                 if tries >= TRIES {
                     nat.forgets = Some(test.length);
                 }
-                self.remove_spare(cx, test.path);
+                self.manage(cx, |paths, cx| paths.remove_spare(cx, test.path));
             }
         }
         true
@@ -324,7 +326,7 @@ impl Tunnel {
     /// An answer that stays away for too long: once more, then the length counts as too much.
     fn lose_nat_test(&mut self, cx: &mut Context<'_>) {
         let still = self.nat_tested();
-        let Side::Client(connector) = &mut self.side else { return };
+        let Side::Client(connector) = &mut self.paths.side else { return };
         let nat = &mut connector.nat;
         let late = |test: &mut Test| test.late <= cx.now;
         let Some(test) = nat.test.take_if(late) else { return };
@@ -334,8 +336,8 @@ impl Tunnel {
             // Who cannot even open a path learns nothing here.
             nat.forgets = Some(if proven { test.length } else { Duration::ZERO });
         }
-        self.remove_spare(cx, test.path);
-        if again && let Some(active) = self.paths.active_id() {
+        self.manage(cx, |paths, cx| paths.remove_spare(cx, test.path));
+        if again && let Some(active) = self.paths.list.active_id() {
             self.test_by_new_path(cx, active, test.length, tries);
         }
     }
@@ -343,9 +345,9 @@ impl Tunnel {
     /// Whether the NAT that is being asked about is the one in front of the path in use, and is
     /// asked by another path.
     fn nat_tested(&self) -> bool {
-        let Side::Client(connector) = &self.side else { return false };
+        let Side::Client(connector) = &self.paths.side else { return false };
         let tested = connector.nat.test.as_ref().map(|test| test.path);
-        self.paths.active().is_some_and(|path| {
+        self.paths.list.active().is_some_and(|path| {
             let same = connector.nat.of == path.link.zip(path.route.local);
             path.is_natted() && same && tested != Some(path.id)
         })
@@ -353,8 +355,8 @@ impl Tunnel {
 
     /// The gateway saw this end's mapping. One that changed while nobody spoke was forgotten.
     pub(crate) fn observed_by_gateway(&mut self, id: PathId, observed: SocketAddr) {
-        let active = self.paths.active_id() == Some(id);
-        let Side::Client(connector) = &mut self.side else { return };
+        let active = self.paths.list.active_id() == Some(id);
+        let Side::Client(connector) = &mut self.paths.side else { return };
         let nat = &mut connector.nat;
         if !active {
             return;
@@ -373,7 +375,8 @@ impl Tunnel {
         route: Route,
         echo: Echo,
     ) {
-        let Some(path) = path.filter(|_| self.at_gateway() && echo.delay <= INTERVAL_MAX) else {
+        let Some(path) = path.filter(|_| self.paths.at_gateway() && echo.delay <= INTERVAL_MAX)
+        else {
             return;
         };
         let response = Response { token: echo.token, observed: route.remote };
@@ -389,7 +392,7 @@ impl Tunnel {
     pub(crate) fn send_echo(&mut self, cx: &mut Context<'_>) {
         let Some(echo) = self.echo.take_if(|echo| echo.due <= cx.now) else { return };
         let proven = |path: &Path| path.is_proven() && !path.is_gone();
-        if self.paths.get(echo.path).is_some_and(proven)
+        if self.paths.list.get(echo.path).is_some_and(proven)
             && let Err(reason) = self.send_frame(cx, echo.path, &Frame::Response(echo.response), 0)
         {
             cx.drops.count(reason);

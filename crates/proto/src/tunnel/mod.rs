@@ -21,10 +21,8 @@ use crate::session::index::{EpochId, Slot};
 use crate::time::Instant;
 use crate::wire::control::Lease;
 use lost::Lost;
-use paths::connector::Connector;
+use paths::PathManager;
 use paths::last_words::LastWords;
-use paths::list::Paths;
-use paths::plan::PathPlan;
 use restart::Proof;
 use zeroize::Zeroizing;
 
@@ -37,16 +35,19 @@ pub(crate) mod established;
 mod feedback;
 pub(crate) mod keepalive;
 pub(crate) mod lost;
+mod manage;
 pub(crate) mod paths;
 pub(crate) mod probing;
 pub(crate) mod rest;
 pub(crate) mod restart;
 pub(crate) mod retransmit;
 mod sharing;
+mod silence;
 mod status;
 
 pub(crate) use context::Context;
 pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
+pub(crate) use paths::Side;
 pub use paths::connector::STREAMS_MAX;
 pub use paths::policing::{PolicedLink, Remedy};
 pub use status::{PathStatus, PeerState, PeerStatus};
@@ -57,11 +58,10 @@ pub(crate) struct Tunnel {
     slot: Slot,
     pub(crate) key: PeerKey,
     psk: Option<Zeroizing<[u8; 32]>>,
-    pub(crate) side: Side,
     pub(crate) epochs: Epochs,
     next_epoch: u32,
     pub(crate) established: Option<Instant>,
-    pub(crate) paths: Paths,
+    pub(crate) paths: PathManager,
     /// Snapshots of the paths with a share. `Bonding` builds them; `send_under` books in them each
     /// datagram that leaves.
     pub(crate) sharing: Vec<PathSnapshot>,
@@ -87,20 +87,7 @@ pub(crate) struct Tunnel {
     /// Gateway: an answer that the client asked for, later.
     echo: Option<keepalive::PendingEcho>,
     heard_at: Instant,
-    /// When an inner packet last came or went.
-    pub(crate) used_at: Option<Instant>,
-    /// Which of these a client has followed by a question.
-    quiet_after: Option<Instant>,
     pub(crate) state: PeerState,
-}
-
-/// What this node is to the peer.
-#[derive(Debug)]
-pub(crate) enum Side {
-    /// Its gateway: the peer asks, and is given this.
-    Gateway { lease: Lease },
-    /// Its client: this node asks.
-    Client(Box<Connector>),
 }
 
 impl Tunnel {
@@ -115,11 +102,10 @@ impl Tunnel {
             slot,
             key,
             psk,
-            side,
             epochs: Epochs::default(),
             next_epoch: 0,
             established: None,
-            paths: Paths::default(),
+            paths: PathManager::new(side),
             sharing: Vec::new(),
             lost: Lost::default(),
             replaced_at: None,
@@ -133,32 +119,12 @@ impl Tunnel {
             calls: rest::Calls::default(),
             echo: None,
             heard_at: now,
-            used_at: None,
-            quiet_after: None,
             state: PeerState::Unestablished,
         }
     }
 
     pub(crate) fn psk(&self) -> Option<&[u8; 32]> {
         self.psk.as_deref()
-    }
-
-    /// What a client asks of.
-    pub(crate) fn connector(&self) -> Option<&Connector> {
-        match &self.side {
-            Side::Client(connector) => Some(connector),
-            Side::Gateway { .. } => None,
-        }
-    }
-
-    /// What follows from links and paths.
-    pub(crate) fn plan(&self) -> PathPlan<'_> {
-        PathPlan { connector: self.connector(), paths: &self.paths, used_at: self.used_at }
-    }
-
-    /// Whether this node is the gateway of the two.
-    pub(crate) const fn at_gateway(&self) -> bool {
-        matches!(self.side, Side::Gateway { .. })
     }
 
     /// A name for the epoch of a handshake that begins.
@@ -170,11 +136,11 @@ impl Tunnel {
     /// Forgets keys, paths and what was to be said.
     pub(crate) fn forget(&mut self, cx: &mut Context<'_>) {
         let proof = self.restart_proof();
-        if let Side::Client(connector) = &mut self.side {
+        if let Side::Client(connector) = &mut self.paths.side {
             connector.lost = proof.or(connector.lost);
         }
         self.epochs.clear(cx.indices);
-        self.paths = Paths::default();
+        self.paths.forget();
         self.sharing.clear();
         self.replaced_at = None;
         self.removed.clear();
@@ -189,7 +155,7 @@ impl Tunnel {
     pub(crate) fn begin_epoch(&mut self) {
         self.control = ControlSender::default();
         self.calls = rest::Calls::default();
-        if let Side::Client(connector) = &mut self.side {
+        if let Side::Client(connector) = &mut self.paths.side {
             connector.last_words = LastWords::default();
         }
         self.note_home();
@@ -213,7 +179,7 @@ impl Tunnel {
     /// The path in use, if it was challenged since the last call.
     pub(crate) fn take_asked(&mut self) -> Option<PathId> {
         let is_asked = std::mem::take(&mut self.asks_active);
-        self.paths.active_id().filter(|_| is_asked)
+        self.paths.list.active_id().filter(|_| is_asked)
     }
 
     /// A path that was removed because it did not work. Each is returned once.
@@ -230,9 +196,9 @@ impl Tunnel {
 
     /// The status of every path, those in use first.
     pub(crate) fn path_statuses(&self) -> Vec<PathStatus> {
-        let mut paths: Vec<_> = self.paths.iter().map(|path| self.path_status(path)).collect();
+        let mut paths: Vec<_> = self.paths.list.iter().map(|path| self.path_status(path)).collect();
         paths.sort_by_key(|path| !path.in_use);
-        let active = self.paths.active_id();
+        let active = self.paths.list.active_id();
         debug_assert!(paths.iter().filter(|p| p.in_use).count() <= usize::from(active.is_some()));
         paths
     }
@@ -242,7 +208,7 @@ impl Tunnel {
         let flight = lanes.filter(|lane| lane.path == path.id).map(|lane| &lane.flight).next();
         PathStatus::of(
             path,
-            self.paths.active_id() == Some(path.id),
+            self.paths.list.active_id() == Some(path.id),
             flight,
             self.epochs.in_flight(path.id),
         )
@@ -250,12 +216,12 @@ impl Tunnel {
 
     /// Client: why the gateway refuses a session.
     pub(crate) fn refused(&self) -> Option<Status> {
-        self.connector().and_then(|connector| connector.refused)
+        self.paths.connector().and_then(|connector| connector.refused)
     }
 
     /// The inner addresses of the client of the two, and what goes with them.
     pub(crate) fn lease(&self) -> Option<Lease> {
-        match &self.side {
+        match &self.paths.side {
             Side::Gateway { lease } => Some(lease.clone()),
             Side::Client(connector) => connector.lease.clone(),
         }
@@ -263,12 +229,13 @@ impl Tunnel {
 
     /// Client: what would prove that the gateway lost the session, where its path in use leads.
     pub(crate) fn restart_proof(&self) -> Option<Proof> {
-        Proof::of(self.epochs.current.as_ref()?, self.paths.active()?)
+        Proof::of(self.epochs.current.as_ref()?, self.paths.list.active()?)
     }
 
     /// Client: where the gateway is sought first, for the indices that this may take.
     fn note_home(&mut self) {
-        if let (Side::Client(connector), Some(epoch)) = (&self.side, &mut self.epochs.current) {
+        if let (Side::Client(connector), Some(epoch)) = (&self.paths.side, &mut self.epochs.current)
+        {
             let first = |v4| connector.remotes().find(|at| at.is_ipv4() == v4);
             epoch.home = [true, false].map(|v4| first(v4).map(|at| at.ip()));
         }

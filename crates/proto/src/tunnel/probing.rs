@@ -15,45 +15,45 @@ const FLIGHT: usize = 6;
 pub(crate) const FLIGHT_SIZE: usize = BASE_DATAGRAM;
 
 impl Tunnel {
-    /// Begins to challenge a path and sends the first challenge.
-    pub(crate) fn ask(&mut self, cx: &mut Context<'_>, id: PathId) {
-        if let Some(path) = self.paths.get_mut(id) {
-            let rtt = path.rtt;
-            path.probes.start(cx.now, &rtt);
-            self.send_probes_due(cx);
+    /// Sends every challenge that is due.
+    pub(crate) fn send_probes_due(&mut self, cx: &mut Context<'_>) {
+        let due = |path: &&Path| self.paths.plan().probe_due(path).is_some_and(|due| due <= cx.now);
+        let due: Vec<_> = self.paths.list.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            self.send_probe_due(cx, id);
         }
     }
 
-    /// Sends every challenge that is due.
-    pub(crate) fn send_probes_due(&mut self, cx: &mut Context<'_>) {
-        let due = |path: &&Path| self.plan().probe_due(path).is_some_and(|due| due <= cx.now);
-        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
-        for id in due {
-            let Some(path) = self.paths.get(id) else { continue };
-            // An address is proven at full size, if its budget and its link allow that: what there
-            // is of a smaller one is for data. A path that went silent is asked by small datagrams,
-            // which pass where large ones no longer do.
-            let is_large = path.probes.may_be_large(cx.now);
-            let full = !path.is_proven() && path.allows(FLIGHT_SIZE) && is_large;
-            let size = if full { FLIGHT_SIZE } else { 0 };
-            self.challenge(cx, id, size);
-            self.asks_active |= self.paths.active_id() == Some(id);
+    /// Sends the challenge of a path, if it is due.
+    pub(crate) fn send_probe_due(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(path) = self.paths.list.get(id) else { return };
+        if self.paths.plan().probe_due(path).is_none_or(|due| due > cx.now) {
+            return;
         }
+        // An address is proven at full size, if its budget and its link allow that: what there is
+        // of a smaller one is for data. A path that went silent is asked by small datagrams, which
+        // pass where large ones no longer do.
+        let is_large = path.probes.may_be_large(cx.now);
+        let full = !path.is_proven() && path.allows(FLIGHT_SIZE) && is_large;
+        let size = if full { FLIGHT_SIZE } else { 0 };
+        self.challenge(cx, id, size);
+        self.asks_active |= self.paths.list.active_id() == Some(id);
     }
 
     /// Sends one challenge, padded to `size` bytes.
     pub(crate) fn challenge(&mut self, cx: &mut Context<'_>, id: PathId, size: usize) {
         let token = cx.random();
-        let client = !self.at_gateway();
-        let prefer = client && self.paths.active_id() == Some(id);
-        let others_gone = self.paths.iter().all(|path| path.id == id || path.is_gone());
-        let moves = self.paths.moves();
-        let beside = client && self.paths.get(id).is_some_and(|path| path.congestion.is_some());
+        let client = !self.paths.at_gateway();
+        let prefer = client && self.paths.list.active_id() == Some(id);
+        let others_gone = self.paths.list.iter().all(|path| path.id == id || path.is_gone());
+        let moves = self.paths.list.moves();
+        let beside =
+            client && self.paths.list.get(id).is_some_and(|path| path.congestion.is_some());
         let abandon_others = prefer && others_gone;
         let challenge = Challenge { prefer, abandon_others, beside, token, moves };
-        let connector = self.connector().filter(|_| prefer);
+        let connector = self.paths.connector().filter(|_| prefer);
         let last_words = connector.map_or(Vec::new(), |it| it.last_words.words().to_vec());
-        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(path) = self.paths.list.get_mut(id) else { return };
         // What the budget forbids counts as asked: the next try is due as if it had left.
         path.probes.sent(cx.now, token, size, path.route.remote);
         // A probe of the MTU may well be lost: its silence tells nothing of the path.
@@ -73,7 +73,7 @@ impl Tunnel {
 
     /// Sends the next probe of a path's MTU, if one is wanted.
     pub(crate) fn search_mtu(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(path) = self.paths.list.get_mut(id) else { return };
         if !path.is_able() {
             return;
         }
@@ -84,11 +84,10 @@ impl Tunnel {
         }
     }
 
-    /// Client: announces itself by a path that it just took: two challenges, one of them the first
-    /// MTU probe, and padding up to the budget that the gateway needs to answer with data.
+    /// Client: it has just taken a path and challenged it. A second challenge follows, which is the
+    /// first MTU probe, and padding up to the budget that the gateway needs to answer with data.
     pub(crate) fn send_first_flight(&mut self, cx: &mut Context<'_>, id: PathId) {
-        self.ask(cx, id);
-        if let Some(path) = self.paths.get_mut(id)
+        if let Some(path) = self.paths.list.get_mut(id)
             && let Some(size) = path.mtu.probe(cx.now)
         {
             path.set_mtu_due(Some(cx.now + path.rtt.timeout() * 2));
@@ -114,7 +113,7 @@ impl Tunnel {
     /// A path has answered: what it owed before is forgiven; but for data on one that carries a
     /// share: where as much is on its way as may be, nothing more leaves that would be missed.
     pub(crate) fn forgive(&mut self, id: PathId) {
-        let is_shared = self.paths.is_shared(id);
+        let is_shared = self.paths.list.is_shared(id);
         if let Some(epoch) = &mut self.epochs.current
             && let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.path == id)
         {

@@ -51,7 +51,7 @@ impl Tunnel {
         any_waits: bool,
     ) -> Option<(Instant, Outcome)> {
         self.established?;
-        let (hundredths, outcome) = match (&self.side, self.paths.active()) {
+        let (hundredths, outcome) = match (&self.paths.side, self.paths.list.active()) {
             (Side::Client(connector), Some(path))
                 if is_quiet(path) && !connector.is_trying() && !any_waits =>
             {
@@ -68,7 +68,7 @@ impl Tunnel {
 
     /// Client: whether it still rests, with no keys and nothing under way.
     pub(crate) fn rests(&self) -> bool {
-        let Side::Client(connector) = &self.side else { return false };
+        let Side::Client(connector) = &self.paths.side else { return false };
         self.state == PeerState::Resting && !connector.is_trying()
     }
 
@@ -77,7 +77,7 @@ impl Tunnel {
     pub(crate) fn wake(&mut self, cx: &mut Context<'_>) {
         if self.state == PeerState::Resting {
             self.connect(cx);
-        } else if self.at_gateway() && self.epochs.current.is_none() {
+        } else if self.paths.at_gateway() && self.epochs.current.is_none() {
             self.call(cx);
         }
     }

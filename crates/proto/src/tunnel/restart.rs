@@ -49,7 +49,7 @@ impl Proof {
 impl Tunnel {
     /// Gateway: hands out what will prove a restart, for the indices that it issued last.
     pub(crate) fn hand_out_restart_tokens(&mut self, cx: &Context<'_>, first: PathSerial) {
-        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.at_gateway()) else {
+        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.paths.at_gateway()) else {
             return;
         };
         let issued = epoch.issued_from(first);
@@ -60,10 +60,10 @@ impl Tunnel {
     /// Gateway: tells by which way the client is reached now, for the journal that a new process
     /// will read.
     pub(crate) fn tell_reach(&mut self, cx: &mut Context<'_>) {
-        if !std::mem::take(&mut self.reach_changed) || !self.at_gateway() {
+        if !std::mem::take(&mut self.reach_changed) || !self.paths.at_gateway() {
             return;
         }
-        let proven = self.paths.active().filter(|path| path.is_proven());
+        let proven = self.paths.list.active().filter(|path| path.is_proven());
         let (Some(path), Some(epoch)) = (proven, &self.epochs.current) else { return };
         let index = epoch.rx_serial(path.id).and_then(|s| epoch.rx.get(&s)).map(|lane| lane.index);
         let Some(at) = index.map(|index| (path.route, index)) else { return };
@@ -84,8 +84,10 @@ impl Tunnel {
         route: Route,
         notice: RestartNotice,
     ) -> Result<(), DropReason> {
-        let Side::Client(connector) = &mut self.side else { return Err(DropReason::BadHandshake) };
-        let current = self.epochs.current.as_ref().zip(self.paths.by_route(&route));
+        let Side::Client(connector) = &mut self.paths.side else {
+            return Err(DropReason::BadHandshake);
+        };
+        let current = self.epochs.current.as_ref().zip(self.paths.list.by_route(&route));
         let current = current.and_then(|(epoch, path)| Proof::of(epoch, path));
         let same = |at: &Route| (at.socket, at.remote) == (route.socket, route.remote);
         let lost = connector.lost.filter(|lost| same(&lost.route));

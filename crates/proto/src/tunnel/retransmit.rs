@@ -19,11 +19,11 @@ const _: () = assert!(ADVANCED_MAX * ADVANCED_LEN <= BASE_DATAGRAM - OVERHEAD);
 impl Tunnel {
     /// Collects the packets of paths that do not carry, if another one does.
     pub(crate) fn collect_lost(&mut self, cx: &mut Context<'_>) {
-        if self.paths.iter().all(|path| path.is_good()) {
+        if self.paths.list.iter().all(|path| path.is_good()) {
             return;
         }
-        let carrier = self.paths.choose().map(|choice| choice.original);
-        let is_good = |id| self.paths.get(id).is_some_and(|path| path.is_good());
+        let carrier = self.paths.list.choose().map(|choice| choice.original);
+        let is_good = |id| self.paths.list.get(id).is_some_and(|path| path.is_good());
         let Some(carrier) = carrier.filter(|&id| is_good(id)) else { return };
         for epoch in self.epochs.receiving() {
             for lane in epoch.tx.iter_mut().filter(|lane| lane.path != carrier) {
@@ -46,7 +46,7 @@ impl Tunnel {
         #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
         let number = kept.number as u32;
         frame::emit_again(&mut whole, serial, number, &kept.frame);
-        let path = self.paths.get_to_send(by).ok_or(DropReason::NoRoute)?;
+        let path = self.paths.list.get_to_send(by).ok_or(DropReason::NoRoute)?;
         path.note_retransmitted();
         if whole.len() <= path.mtu.datagram() - OVERHEAD {
             let load = Load::Repair { first_at: kept.first_at, attempts: kept.attempts };
@@ -60,7 +60,7 @@ impl Tunnel {
     /// When something must be done about what waits to be sent again, or is kept for that and too
     /// old.
     pub(crate) fn lost_due(&self) -> Option<Instant> {
-        let rests = |id| self.paths.get(id).is_none_or(|path| !path.is_good());
+        let rests = |id| self.paths.list.get(id).is_none_or(|path| !path.is_good());
         let lanes = self.epochs.all_receiving().flat_map(|epoch| &epoch.tx);
         let kept = lanes.filter(|lane| lane.flight.has_copies() && rests(lane.path));
         let due = kept.filter_map(|lane| lane.flight.copies_due()).chain(self.lost.due);
@@ -79,7 +79,7 @@ impl Tunnel {
 
     /// When something that others have overtaken on a path that carries a share counts as lost.
     pub(crate) fn late_due(&self) -> Option<Instant> {
-        let shared = |id| self.paths.get(id).filter(|path| path.has_share());
+        let shared = |id| self.paths.list.get(id).filter(|path| path.has_share());
         let lanes = self.epochs.all_receiving().flat_map(|epoch| &epoch.tx);
         let lanes = lanes.filter_map(|lane| Some((lane, shared(lane.path)?)));
         lanes.filter_map(|(lane, path)| lane.flight.late_due(&path.rtt)).min()
@@ -105,7 +105,7 @@ impl Tunnel {
     /// that nothing piles up here. The peer then waits for those numbers as for any other gap.
     pub(crate) fn send_abandoned(&mut self, cx: &mut Context<'_>) {
         while let Some(&Abandoned { epoch, .. }) = self.lost.abandoned.first() {
-            let choice = self.paths.choose().filter(|_| !cx.out.is_full());
+            let choice = self.paths.list.choose().filter(|_| !cx.out.is_full());
             let Some(choice) = choice else { return self.lost.abandoned.clear() };
             let same = self.lost.abandoned.iter().take_while(|it| it.epoch == epoch).count();
             let some: Vec<_> = self.lost.abandoned.drain(..same.min(ADVANCED_MAX)).collect();

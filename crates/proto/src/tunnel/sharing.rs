@@ -55,31 +55,22 @@ impl Tunnel {
     /// a while. A NAT may have forgotten it, and the client asks it when anybody speaks again.
     pub(crate) fn is_way(&self, now: Instant, path: &Path) -> bool {
         path.has_share()
-            && (self.paths.active_id() == Some(path.id) || is_fresh(now, path))
+            && (self.paths.list.active_id() == Some(path.id) || is_fresh(now, path))
             && self.has_lane(path)
     }
 
     /// Whether something can be sealed for the path: new keys come with a few indices, and more of
     /// them a round trip later.
     pub(crate) fn has_lane(&self, path: &Path) -> bool {
-        self.epochs
-            .current
-            .as_ref()
-            .is_some_and(|epoch| epoch.tx.len() >= self.paths.len() || epoch.has_lane_for(path))
-    }
-
-    /// Client: there are new keys. What was said under the old ones of who shares may have come too
-    /// late to be heeded.
-    pub(crate) fn repeat_shares(&mut self, cx: &mut Context<'_>) {
-        let shared = self.paths.iter().filter(|path| path.has_share());
-        let shared: Vec<_> = shared.map(|path| path.id).collect();
-        shared.into_iter().for_each(|id| self.ask(cx, id));
+        self.epochs.current.as_ref().is_some_and(|epoch| {
+            epoch.tx.len() >= self.paths.list.len() || epoch.has_lane_for(path)
+        })
     }
 
     /// Client: an answer to what was asked at `asked_at` says nothing of what the gateway knows, if
     /// the path has got its share since, or there are new keys.
     pub(crate) fn repeat_share(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
-        let Some(path) = self.paths.get(id).filter(|_| !self.at_gateway()) else {
+        let Some(path) = self.paths.list.get(id).filter(|_| !self.paths.at_gateway()) else {
             return;
         };
         let keys_since = self.epochs.current.as_ref().map(|epoch| epoch.since);
@@ -93,7 +84,7 @@ impl Tunnel {
     /// The SYN `packet`, whose TCP header starts at `tcp`, with segments that fit each path that
     /// carries a share; `None` where there is none.
     pub(crate) fn clamped(&self, tcp: usize, packet: Pieces<'_>) -> Option<Vec<u8>> {
-        let packet_max = self.plan().least_room()? - frame::NUMBERED_OVERHEAD;
+        let packet_max = self.paths.plan().least_room()? - frame::NUMBERED_OVERHEAD;
         let mut clamped = Vec::with_capacity(packet.len());
         packet.copy_to(&mut clamped);
         clamp::clamp(&mut clamped, tcp, packet_max);
@@ -110,7 +101,7 @@ impl Tunnel {
     ) -> Result<(), DropReason> {
         let Given { among, len, elsewhere, .. } = given;
         let (epoch, framing) = self.place_of(id, given).ok_or(DropReason::NoRoute)?;
-        let room = self.paths.get(id).map_or(0, |path| path.mtu.datagram() - OVERHEAD);
+        let room = self.paths.list.get(id).map_or(0, |path| path.mtu.datagram() - OVERHEAD);
         let load = match among {
             Among::One => Load::Packet { elsewhere },
             Among::Several => Load::Doubled { elsewhere },
@@ -144,7 +135,7 @@ impl Tunnel {
     pub(crate) fn place_of(&mut self, id: PathId, given: Given) -> Option<(EpochId, Framing)> {
         let Given { bucket, among, mut sequence, is_earlier, .. } = given;
         if is_earlier {
-            let previous = self.epochs.previous().zip(self.paths.get(id));
+            let previous = self.epochs.previous().zip(self.paths.list.get(id));
             let seals = |it: &(&Epoch, &Path)| it.0.has_lane_for(it.1);
             if let Some((epoch, _)) = previous.filter(seals) {
                 return Some((epoch.id, Framing::InOrder { bucket, sequence }));
@@ -166,7 +157,7 @@ impl Tunnel {
     pub(crate) fn doubtful_at(&self, id: PathId) -> Option<Instant> {
         let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);
         let lane = lanes.into_iter().find(|lane| lane.path == id)?;
-        let path = self.paths.get(id)?;
+        let path = self.paths.list.get(id)?;
         let grace = DELAY_PACED + DOUBT_GRACE;
         lane.flight.unanswered_since().map(|since| since + path.rtt.timeout() + grace)
     }

@@ -8,13 +8,14 @@ use std::net::SocketAddr;
 
 use super::connector::{Round, STREAMS_MAX};
 use super::plan::is_fresh;
+use super::{PathManager, Side, Wish};
 use crate::id::{SocketId, Transport};
 use crate::path::probe::Probes;
 use crate::path::{Path, PathId};
 use crate::tunnel::connect::PAUSE_FIRST;
-use crate::tunnel::{Context, Link, Side, StreamTo, Tunnel};
+use crate::tunnel::{Context, Link, StreamTo};
 
-impl Tunnel {
+impl PathManager {
     /// Client: the usable links are these now. Paths whose link or address went are gone; with
     /// the active one gone the session moves at once.
     pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
@@ -24,10 +25,6 @@ impl Tunnel {
             connector.distrusted.forgive();
         }
         connector.set_links(links);
-        if let Some(epoch) = &mut self.epochs.current {
-            let has = |link: &Link, id, local| link.id == id && link.addresses.contains(&local);
-            epoch.leave_networks(|id, local| links.iter().any(|link| has(link, id, local)));
-        }
         let still = |path: &&Path| {
             let local = path.route.local;
             links.iter().any(|link| {
@@ -35,32 +32,32 @@ impl Tunnel {
                     && local.is_none_or(|local| link.addresses.contains(&local))
             })
         };
-        let gone: Vec<_> = self.paths.iter().filter(|p| !still(p)).map(|p| p.id).collect();
-        let shared_was_lost = gone.iter().any(|id| self.paths.is_shared(*id));
+        let gone: Vec<_> = self.list.iter().filter(|p| !still(p)).map(|p| p.id).collect();
+        let shared_was_lost = gone.iter().any(|id| self.list.is_shared(*id));
         for id in gone {
-            self.lose_path(cx, id);
+            self.lose_path(id);
         }
-        for path in self.paths.iter_mut() {
+        for path in self.list.iter_mut() {
             if path.is_silent() {
                 path.probes.hurry(cx.now);
             }
         }
-        if self.epochs.current.is_none() {
-            self.reconnect(cx);
-        } else if self.paths.active().is_none_or(|path| path.is_gone()) {
-            let was_on_stream = self.paths.is_on_stream();
+        if !self.indices.has_keys() {
+            self.wish(Wish::Reconnect);
+        } else if self.list.active().is_none_or(|path| path.is_gone()) {
+            let was_on_stream = self.list.is_on_stream();
             self.migrate(cx);
             if was_on_stream {
                 // UDP did not work a moment ago, and perhaps does not from here.
-                self.reconnect(cx);
+                self.wish(Wish::Reconnect);
             }
         } else {
             if shared_was_lost {
                 self.say_last_words(cx);
             }
-            self.send_probes_due(cx);
+            self.wish(Wish::AskAll);
             let works = |path: &Path| path.is_good();
-            if !self.paths.active().is_some_and(works) {
+            if !self.list.active().is_some_and(works) {
                 self.try_elsewhere(cx);
             }
         }
@@ -68,41 +65,42 @@ impl Tunnel {
         self.take_better(cx);
         self.stand_by(cx);
         self.forget_gone(cx);
-        self.ask_new_links(cx);
+        self.ask_new_links();
     }
 
     /// Client: no path works, and some link was not yet asked because no index was left for a path.
     /// Asks it with a handshake, which needs no index.
-    fn ask_new_links(&mut self, cx: &mut Context<'_>) {
+    fn ask_new_links(&mut self) {
         let Side::Client(connector) = &self.side else { return };
-        let carries = self.paths.active().is_some_and(Path::is_able);
+        let carries = self.list.active().is_some_and(Path::is_able);
         let was_asked = |link| {
             let mut by_it = connector.candidates().filter(|way| way.link == link);
             by_it.any(|way| connector.unanswered.has(&way))
         };
         if !carries && connector.candidates().any(|way| !was_asked(way.link)) {
-            self.reconnect(cx);
+            self.wish(Wish::Reconnect);
         }
     }
 
     /// Client: takes the best candidate that is not in use already, proven path or new address.
     pub(crate) fn migrate(&mut self, cx: &mut Context<'_>) {
-        if let Some(id) = self.plan().best_proven(self.paths.active_id()) {
-            let fresh = self.paths.get(id).is_some_and(|path| is_fresh(cx.now, path));
+        if let Some(id) = self.plan().best_proven(self.list.active_id()) {
+            let fresh = self.list.get(id).is_some_and(|path| is_fresh(cx.now, path));
             self.activate(cx, id);
             if !fresh {
                 // A NAT may have forgotten it: the gateway needs a budget to answer with data.
-                self.pad_first_flight(cx, id);
+                self.wish(Wish::Pad(id));
             }
             return;
         }
         if let Some(id) = self.open_next_path(cx) {
-            self.paths.activate(id);
-            self.send_first_flight(cx, id);
-            self.carries_anew = true;
+            self.list.activate(id);
+            self.ask(cx.now, id);
+            self.wish(Wish::FirstFlight(id));
+            self.wish(Wish::Carry);
         } else {
             // No index is left, or every way was tried: a handshake takes one of its own.
-            self.connect(cx);
+            self.wish(Wish::Connect);
         }
     }
 
@@ -111,24 +109,24 @@ impl Tunnel {
     pub(crate) fn take_better(&mut self, cx: &mut Context<'_>) {
         let is_good = |path: &&Path| path.is_good();
         let better = self.plan().best_proven(None).filter(|&id| self.plan().is_better(id));
-        if self.at_gateway() || self.paths.active().is_none_or(|path| !is_good(&path)) {
+        if self.at_gateway() || self.list.active().is_none_or(|path| !is_good(&path)) {
             return;
         }
-        let Some(path) = better.and_then(|id| self.paths.get(id)) else { return };
+        let Some(path) = better.and_then(|id| self.list.get(id)) else { return };
         if is_fresh(cx.now, path) {
             self.activate(cx, path.id);
         } else {
-            self.ask(cx, path.id);
+            self.ask(cx.now, path.id);
         }
     }
 
     /// Client: the path `id`, in use, does badly. If another link carries, data goes there, and
     /// comes back after a while.
     pub(crate) fn distrust(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let Some(path) = self.paths.get(id).filter(|_| self.paths.active_id() == Some(id)) else {
+        let Some(path) = self.list.get(id).filter(|_| self.list.active_id() == Some(id)) else {
             return;
         };
-        let other = self.plan().best_proven(Some(id)).and_then(|id| self.paths.get(id));
+        let other = self.plan().best_proven(Some(id)).and_then(|id| self.list.get(id));
         let elsewhere = other
             .is_some_and(|other| other.link != path.link && other.transport() <= path.transport());
         if let Some(link) = path.link.filter(|_| elsewhere)
@@ -152,21 +150,21 @@ impl Tunnel {
     /// A socket of this node has failed: the paths by it are gone, and attempts by it will not be
     /// answered.
     pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
-        let by_it = self.paths.iter().filter(|path| path.route.socket == socket);
+        let by_it = self.list.iter().filter(|path| path.route.socket == socket);
         let lost: Vec<_> = by_it.map(|path| path.id).collect();
         let beside =
-            self.paths.iter().filter(|path| lost.contains(&path.id) && self.plan().is_spare(path));
+            self.list.iter().filter(|path| lost.contains(&path.id) && self.plan().is_spare(path));
         let beside: Vec<_> = beside
             .filter_map(|path| Some((path.link?, path.route.local?.is_ipv4())))
             .filter(|_| socket.transport() == Transport::Stream)
             .collect();
         for &id in &lost {
-            self.lose_path(cx, id);
+            self.lose_path(id);
         }
         if let Side::Client(connector) = &mut self.side {
             connector.forget_socket(cx.now, socket, cx.indices);
         }
-        if !lost.is_empty() && self.paths.active().is_none_or(|path| path.is_gone()) {
+        if !lost.is_empty() && self.list.active().is_none_or(|path| path.is_gone()) {
             self.migrate(cx);
         }
         if socket.transport() == Transport::Stream {
@@ -189,20 +187,20 @@ impl Tunnel {
             return;
         }
         let mut moved = Vec::new();
-        for path in self.paths.iter_mut() {
+        for path in self.list.iter_mut() {
             if path.route.local.is_some_and(|local| !locals.contains(&local)) {
                 path.route.local = None;
                 moved.push(path.id);
             }
         }
         let host = |path: &Path| path.route.remote.ip();
-        let (active, there) = (self.paths.active_id(), self.paths.active().map(host));
+        let (active, there) = (self.list.active_id(), self.list.active().map(host));
         for id in moved {
-            let spare = Some(id) != active && self.paths.get(id).map(host) == there;
+            let spare = Some(id) != active && self.list.get(id).map(host) == there;
             if spare {
                 self.remove_path(cx, id);
             } else {
-                self.ask(cx, id);
+                self.ask(cx.now, id);
             }
         }
     }
@@ -211,28 +209,28 @@ impl Tunnel {
     /// candidate that has none. The first to answer takes over, be it the silent one: a single
     /// datagram lost moves nothing.
     pub(crate) fn try_elsewhere(&mut self, cx: &mut Context<'_>) {
-        let active = self.paths.active_id();
-        let spare = self.paths.iter().filter(|path| path.is_able()).map(|path| path.id);
+        let active = self.list.active_id();
+        let spare = self.list.iter().filter(|path| path.is_able()).map(|path| path.id);
         let spare: Vec<_> = spare.filter(|&id| Some(id) != active).collect();
         for id in spare {
-            self.ask(cx, id);
+            self.ask(cx.now, id);
         }
-        while self.paths.has_room()
+        while self.list.has_room()
             && let Some(id) = self.open_next_path(cx)
         {
-            self.ask(cx, id);
+            self.ask(cx.now, id);
         }
     }
 
     /// Client: a path beside the one in use is gone that carried a share. The gateway hears of it
     /// by that one, and not by the silence that follows.
     pub(crate) fn say_last_words(&mut self, cx: &mut Context<'_>) {
-        let active = self.paths.active_id().and_then(|id| self.paths.get_mut(id));
+        let active = self.list.active_id().and_then(|id| self.list.get_mut(id));
         if let Some(path) = active.filter(|path| path.is_good()) {
             // At once, and again until it is answered, whatever was asked before.
             path.probes = Probes::default();
             let id = path.id;
-            self.ask(cx, id);
+            self.ask(cx.now, id);
         }
     }
 
@@ -242,7 +240,7 @@ impl Tunnel {
             && connector.remotes != remotes
         {
             connector.remotes = remotes;
-            self.note_home();
+            self.wish(Wish::Home);
             self.begin_turns();
             self.stand_by(cx);
             self.try_new_ways(cx);
@@ -274,7 +272,7 @@ impl Tunnel {
     /// ones at once, and the old one carries until it has answered.
     fn follow_by_stream(&mut self, cx: &mut Context<'_>) {
         let Side::Client(connector) = &mut self.side else { return };
-        let stale = self.paths.active().is_some_and(|path| {
+        let stale = self.list.active().is_some_and(|path| {
             let to = path.route.remote;
             path.transport() == Transport::Stream
                 && connector.streams.iter().all(|s| s.remote != to)
@@ -285,20 +283,20 @@ impl Tunnel {
         let queue = connector.stream_candidates().take(STREAMS_MAX).collect();
         // Beyond the first pause, whose round asks by the path in use only.
         connector.round = Some(Round::new(cx.now, PAUSE_FIRST * 2, queue));
-        self.attempt_due(cx);
+        self.wish(Wish::Attempt);
     }
 
     /// There are new ways to the gateway: whoever waits for one tries them at once.
     fn try_new_ways(&mut self, cx: &mut Context<'_>) {
-        if self.paths.active().is_some_and(|path| path.is_good()) {
+        if self.list.active().is_some_and(|path| path.is_good()) {
             return;
         }
-        if self.epochs.current.is_some() {
+        if self.indices.has_keys() {
             self.try_elsewhere(cx);
         }
         let Side::Client(connector) = &self.side else { return };
-        if self.epochs.current.is_none() || connector.is_trying() {
-            self.reconnect(cx);
+        if !self.indices.has_keys() || connector.is_trying() {
+            self.wish(Wish::Reconnect);
         }
     }
 }

@@ -4,29 +4,28 @@
 use super::candidate::Candidate;
 use super::connector::OpenSocket;
 use super::plan::SPARES_MAX;
+use super::{PathManager, Side, Wish};
 use crate::id::{SocketId, Transport};
 use crate::outbox::Route;
-use crate::path::probe::Probes;
+use crate::path::probe::{Answer, Probes};
 use crate::path::{Path, PathId, Trust};
 use crate::recovery::rtt::Rtt;
 use crate::time::Instant;
-use crate::tunnel::{Context, Event, Side, Tunnel};
-use crate::wire::control::Control;
+use crate::tunnel::{Context, Event};
 
-impl Tunnel {
+impl PathManager {
     /// Data goes by `id` from now on.
     pub(crate) fn activate(&mut self, cx: &mut Context<'_>, id: PathId) {
-        if self.paths.active_id() == Some(id) {
+        if self.list.active_id() == Some(id) {
             return;
         }
         self.distrust_silent(cx.now, id);
-        self.paths.activate(id);
-        self.reach_changed = true;
-        self.tell_moved(cx, id);
+        self.list.activate(id);
+        self.tell_moved(cx.now, id);
         self.forget_gone(cx);
         if !self.at_gateway() {
             // Says "reach me here", and again until that is answered, whatever was asked before.
-            if let Some(path) = self.paths.get_mut(id) {
+            if let Some(path) = self.list.get_mut(id) {
                 path.probes = Probes::default();
                 if let Side::Client(connector) = &mut self.side
                     && path.is_proven()
@@ -35,19 +34,20 @@ impl Tunnel {
                     connector.followed_to = Some(path.route.remote);
                 }
             }
-            self.ask(cx, id);
+            self.ask(cx.now, id);
             self.begin_turns();
             self.stand_by(cx);
         }
-        if self.paths.get_mut(id).is_some_and(|path| path.taken_up(cx.now)) {
-            self.search_mtu(cx, id);
+        if self.list.get_mut(id).is_some_and(|path| path.taken_up(cx.now)) {
+            self.wish(Wish::SearchMtu(id));
         }
     }
 
-    pub(crate) fn tell_moved(&self, cx: &mut Context<'_>, id: PathId) {
-        if let Some(path) = self.paths.get(id) {
-            let took = cx.now.saturating_since(path.since());
-            cx.tell(Event::Moved { peer: self.key, remote: path.route.remote, took });
+    pub(crate) fn tell_moved(&mut self, now: Instant, id: PathId) {
+        if let Some(path) = self.list.get(id) {
+            let took = now.saturating_since(path.since());
+            let remote = path.route.remote;
+            self.wish(Wish::Activated { remote, took });
         }
     }
 
@@ -57,53 +57,97 @@ impl Tunnel {
             Side::Client(connector) => connector.has_socket(socket),
             Side::Gateway { .. } => false,
         };
-        opened || self.paths.uses(socket)
+        opened || self.list.uses(socket)
     }
 
     pub(crate) fn add_path(&mut self, cx: &mut Context<'_>, mut path: Path) {
         let interface = path.interface();
-        for other in self.paths.iter().filter(|other| other.interface() == interface) {
+        for other in self.list.iter().filter(|other| other.interface() == interface) {
             path.offload.adopt(&other.offload);
         }
-        if let Some(given_up) = self.paths.add(path) {
-            self.clean_up_after(cx, &given_up);
+        if let Some(given_up) = self.list.add(path) {
+            self.let_go(cx, given_up);
         }
     }
 
     pub(crate) fn remove_path(&mut self, cx: &mut Context<'_>, id: PathId) {
-        if let Some(path) = self.paths.remove(id) {
-            self.clean_up_after(cx, &path);
+        if let Some(path) = self.list.remove(id) {
+            self.let_go(cx, path);
         }
     }
 
     /// Removes a path that has served, unless data goes by it by now.
     pub(crate) fn remove_spare(&mut self, cx: &mut Context<'_>, id: PathId) {
-        if self.paths.active_id() != Some(id) {
+        if self.list.active_id() != Some(id) {
             self.remove_path(cx, id);
         }
     }
 
-    fn clean_up_after(&mut self, cx: &mut Context<'_>, path: &Path) {
-        let id = path.id;
-        if !path.is_good() {
-            for epoch in self.epochs.receiving() {
-                for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
-                    self.lost.collect(cx, epoch.id, lane);
-                }
-            }
-        }
-        if let Some(epoch) = &mut self.epochs.current {
-            epoch.park(cx.memory.blocks(), path);
-        }
-        if self.paths.active_id().is_none()
+    fn let_go(&mut self, cx: &mut Context<'_>, path: Path) {
+        self.indices.give_back(&path);
+        self.wish(Wish::Removed(Box::new(path)));
+        if self.list.active_id().is_none()
             && let Some(proven) = self.plan().best_proven(None)
         {
             self.activate(cx, proven);
         }
-        if !path.is_good() {
-            self.removed.push(id);
-        }
         self.close_unused_sockets(cx);
+    }
+
+    /// An address that still answers, after another was claimed in its place, was never left.
+    pub(crate) fn drop_forged(&mut self, cx: &mut Context<'_>, id: PathId, answer: Answer) {
+        let forged = |path: &&Path| match path.trust() {
+            Trust::Claimed { instead_of, .. } => {
+                instead_of == Some(id) && answer.asked_at >= path.since()
+            }
+            Trust::Proven | Trust::Chosen => false,
+        };
+        let forged: Vec<_> = self.list.iter().filter(forged).map(|path| path.id).collect();
+        for id in forged {
+            self.remove_path(cx, id);
+        }
+    }
+
+    /// The path `new` is `old` with another address, and takes its place. Returns whether it
+    /// carries a share as that did.
+    pub(crate) fn replace(&mut self, cx: &mut Context<'_>, old: PathId, new: PathId) -> bool {
+        let was_active = self.list.active_id() == Some(old);
+        let preferred = self.list.get(old).is_some_and(|path| path.is_preferred());
+        let before = self.list.get_mut(old).map(|path| {
+            path.move_to_gone();
+            (path.route.remote.ip(), path.congestion.take())
+        });
+        let mut is_shared = false;
+        if let Some(path) = self.list.get_mut(new) {
+            path.set_preferred(path.is_preferred() || preferred);
+            if let Some((ip, Some(controller))) = before {
+                path.set_shared(cx.now, true);
+                is_shared = true;
+                // Another port is a NAT's doing: the way is the same (RFC 9000, 9.4).
+                if ip == path.route.remote.ip() {
+                    path.congestion = Some(controller);
+                }
+            }
+        }
+        if was_active {
+            self.activate(cx, new);
+        }
+        self.remove_path(cx, old);
+        is_shared
+    }
+
+    /// The answer came by a socket of its own: what was there between the same two addresses does
+    /// not carry, or it would have been asked by it. Where a path was asked that was there already,
+    /// this says nothing of others between these two: they may be meant to carry beside it.
+    pub(crate) fn replace_twins(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(new) = self.list.get(id) else { return };
+        let place =
+            |path: &Path| (path.link, path.route.local, path.route.remote, path.transport());
+        let same = |path: &&Path| path.id != id && place(path) == place(new);
+        let twins: Vec<_> = self.list.iter().filter(same).map(|path| path.id).collect();
+        for twin in twins {
+            self.remove_path(cx, twin);
+        }
     }
 
     /// Client: removes paths that are gone, but for the active one while nothing took its place. A
@@ -112,9 +156,9 @@ impl Tunnel {
         if self.at_gateway() {
             return;
         }
-        let active = self.paths.active_id();
+        let active = self.list.active_id();
         let gone = |path: &&Path| path.is_gone() && Some(path.id) != active;
-        let gone: Vec<_> = self.paths.iter().filter(gone).map(|path| path.id).collect();
+        let gone: Vec<_> = self.list.iter().filter(gone).map(|path| path.id).collect();
         for id in gone {
             self.remove_path(cx, id);
         }
@@ -126,7 +170,7 @@ impl Tunnel {
         let Side::Client(connector) = &self.side else { return None };
         let usable = |path: &&Path| !path.is_gone() && path.transport() == Transport::Udp;
         let taken: Vec<_> = self
-            .paths
+            .list
             .iter()
             .filter(usable)
             .map(|p| (p.link, p.route.local, p.route.remote))
@@ -148,15 +192,15 @@ impl Tunnel {
         let kept = self.plan().kept_from(cx.now, &candidate);
         let Side::Client(connector) = &mut self.side else { return None };
         let Candidate { link, local, remote, .. } = candidate;
-        if !self.epochs.current.as_ref()?.has_index_for(link, local, kept) {
+        if !self.indices.take((link, local), kept) {
             return None;
         }
         connector.unanswered.note_asked(cx.now, &candidate);
         let socket = connector.open_socket(cx, candidate);
         let route = Route { socket, local: Some(local), remote };
-        let id = self.paths.next_id();
+        let id = self.list.next_id();
         let mut path = Path::new(id, route, Some(link), cx.now, Trust::Chosen);
-        if let Some(active) = self.paths.active() {
+        if let Some(active) = self.list.active() {
             path.rtt = Rtt::assuming(&active.rtt);
         }
         self.add_path(cx, path);
@@ -164,18 +208,11 @@ impl Tunnel {
     }
 
     /// The path `id` is gone. A client notes what arrived by it, before it says where it is.
-    pub(crate) fn lose_path(&mut self, cx: &Context<'_>, id: PathId) {
-        let path = self.paths.get_mut(id).filter(|path| !path.is_gone());
+    pub(crate) fn lose_path(&mut self, id: PathId) {
+        let path = self.list.get_mut(id).filter(|path| !path.is_gone());
         let Some(path) = path else { return };
         path.move_to_gone();
-        if let Side::Client(connector) = &mut self.side
-            && let Some(epoch) = &mut self.epochs.current
-        {
-            let lanes = epoch.rx.values_mut().filter(|lane| lane.path == Some(id));
-            let words =
-                lanes.filter_map(|lane| lane.owed.last_report(cx.now, lane.serial, &lane.window));
-            connector.last_words.add(cx.now, words);
-        }
+        self.wish(Wish::Lost(id));
     }
 
     /// Closes the sockets that neither a path nor an attempt uses.
@@ -184,7 +221,7 @@ impl Tunnel {
         let mut kept = std::mem::take(&mut connector.sockets);
         let lost = connector.lost.map(|lost| lost.route.socket);
         kept.retain(|&OpenSocket { socket, .. }| {
-            let used = self.paths.uses(socket)
+            let used = self.list.uses(socket)
                 || connector.is_attempting_from(socket)
                 || lost == Some(socket);
             if !used {
@@ -205,11 +242,11 @@ impl Tunnel {
         connector.spares.clone_from(&wanted);
         self.mark_spares();
         self.drop_overdue(cx); // what is not wanted any more was perhaps asked for long enough
-        if self.epochs.current.is_none() {
+        if !self.indices.has_keys() {
             return;
         }
         self.open_spares(cx, &wanted);
-        self.tell_taken(cx);
+        self.wish(Wish::TellTaken);
     }
 
     fn open_spares(&mut self, cx: &mut Context<'_>, wanted: &[Candidate]) {
@@ -228,7 +265,7 @@ impl Tunnel {
                 && let Some(id) = self.open_path(cx, candidate)
             {
                 self.mark_spares();
-                self.ask(cx, id);
+                self.ask(cx.now, id);
             }
         }
     }
@@ -236,21 +273,21 @@ impl Tunnel {
     /// The path `id`, which nobody answered, leads there from now on: one more index for each
     /// address would soon leave none.
     pub(crate) fn lead(&mut self, cx: &mut Context<'_>, id: PathId, way: Candidate) {
-        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(path) = self.list.get_mut(id) else { return };
         path.move_to(cx.now, way.remote);
-        self.forgive(id);
-        self.ask(cx, id);
+        self.wish(Wish::Forgive(id));
+        self.ask(cx.now, id);
     }
 
     /// Whether there is room for one more, perhaps in place of one that nobody wants: best one that
     /// leads nowhere, else the one that was not heard of for longest.
     fn has_room_for_spare(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.paths.iter().count() < SPARES_MAX {
+        if self.list.iter().count() < SPARES_MAX {
             return true;
         }
-        let active = self.paths.active_id();
+        let active = self.list.active_id();
         let useless = |path: &&Path| Some(path.id) != active && !self.plan().is_spare(path);
-        let useless = self.paths.iter().filter(useless);
+        let useless = self.list.iter().filter(useless);
         let useless =
             useless.min_by_key(|path| (path.is_able(), path.heard_at())).map(|path| path.id);
         if let Some(id) = useless {
@@ -265,7 +302,7 @@ impl Tunnel {
         let Side::Client(connector) = &self.side else { return };
         let mut wanted = connector.spares.clone();
         let mut paths: Vec<&Path> =
-            self.paths.iter().filter(|path| self.plan().may_be_spare(path)).collect();
+            self.list.iter().filter(|path| self.plan().may_be_spare(path)).collect();
         paths.sort_by_key(|path| (!path.is_able(), path.id));
         let mut kept = Vec::new();
         for path in paths {
@@ -280,20 +317,6 @@ impl Tunnel {
         }
     }
 
-    /// Client: if few of the gateway's indices are left, reports which are used. The gateway issues
-    /// new ones for paths that it receives packets on, and it receives none from a dead link.
-    pub(crate) fn tell_taken(&mut self, cx: &Context<'_>) {
-        if !matches!(self.side, Side::Client(_)) {
-            return;
-        }
-        if let Some(epoch) = &mut self.epochs.current
-            && let Some(next) = epoch.taken_to_tell()
-            && self.control.push(cx.now, &Control::Taken { next })
-        {
-            epoch.told_taken = next;
-        }
-    }
-
     /// There are other links, other addresses, or another path in use: the best ways come first
     /// again.
     pub(crate) fn begin_turns(&mut self) {
@@ -302,14 +325,22 @@ impl Tunnel {
         }
     }
 
+    /// Client: there are new keys. What was said under the old ones of who shares may have come too
+    /// late to be heeded.
+    pub(crate) fn repeat_shares(&mut self, now: Instant) {
+        let shared = self.list.iter().filter(|path| path.has_share());
+        let shared: Vec<_> = shared.map(|path| path.id).collect();
+        shared.into_iter().for_each(|id| self.ask(now, id));
+    }
+
     /// Gives up what did not prove itself in time, and paths beside the one in use that are silent.
     pub(crate) fn drop_overdue(&mut self, cx: &mut Context<'_>) {
-        let active = self.paths.active_id();
+        let active = self.list.active_id();
         let due = |path: &&Path| {
             let silent = self.plan().silent_step_due(path).filter(|_| Some(path.id) != active);
             [self.plan().claim_due(path), silent].into_iter().flatten().any(|due| due <= cx.now)
         };
-        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        let due: Vec<_> = self.list.iter().filter(due).map(|path| path.id).collect();
         for id in due {
             self.remove_path(cx, id);
         }
@@ -318,7 +349,7 @@ impl Tunnel {
     /// Client: data goes over to the path `id`. If that is because the one in use fell silent, its
     /// link is not trusted at its first word.
     pub(crate) fn distrust_silent(&mut self, now: Instant, id: PathId) {
-        let (Some(from), Some(to)) = (self.paths.active(), self.paths.get(id)) else { return };
+        let (Some(from), Some(to)) = (self.list.active(), self.list.get(id)) else { return };
         let silent = from.is_silent();
         if let Some(link) = from.link.filter(|_| silent && from.link != to.link)
             && let Side::Client(connector) = &mut self.side

@@ -1,13 +1,11 @@
-//! Silent paths: when a path counts as silent, which paths are asked then, and how far a path is
-//! trusted that is heard again.
+//! Silent paths: which paths are asked then, and how far a path is trusted that is heard again.
 
-use crate::ablation::{Ablation, Heuristic};
+use super::{PathManager, Side, Wish};
 use crate::id::Transport;
 use crate::path::probe::URGENT;
 use crate::path::{Health, Path, PathId};
-use crate::recovery::feedback;
 use crate::time::{Duration, Instant};
-use crate::tunnel::{Context, Side, Tunnel};
+use crate::tunnel::Context;
 
 /// Nothing came or went by a stream for this long: either there was nothing, or it stands still.
 const QUIET: Duration = Duration::from_secs(1);
@@ -17,46 +15,16 @@ const GATEWAY_ASKS: Duration = Duration::from_secs(15);
 const GATEWAY_ASKS_FOR_FLOWS: Duration = Duration::from_secs(60);
 /// Paths that are asked more often at once: the questions of more fill a slow link by themselves.
 const URGENT_PATHS: usize = 3;
-/// Where other paths carry, one is silent that has owed an answer for three halves of a round trip,
-const TAIL_TRIPS: (u32, u32) = (3, 2);
-/// and this, or if that is more what feedback may wait and a little: so may the processes at both
-/// ends.
-const TAIL_GRACE: Duration = Duration::from_millis(25);
-/// How little.
-const TAIL_LATE: Duration = Duration::from_millis(5);
 
-impl Tunnel {
-    /// When a path that owes an answer counts as silent.
-    pub(crate) fn silence_due(&self, ablation: Ablation, path: &Path) -> Option<Instant> {
-        if !path.is_good() {
-            return self.plan().silent_step_due(path);
-        }
-        let epoch = self.epochs.current.as_ref()?;
-        let (owed_since, told_at) = match epoch.tx.iter().find(|lane| lane.path == path.id) {
-            Some(lane) => (lane.flight.unanswered_since(), lane.flight.told_at()),
-            None if epoch.has_lane_for(path) => (None, None),
-            // No index is left: what it is asked does not leave, and nobody will answer.
-            None => (path.probes.asking_since(), None),
-        };
-        let due = owed_since? + self.patience(ablation, path);
-        // Who becomes slower tells late of everything, but tells. The last word of a path that dies
-        // comes half a round trip and a report's wait later, so this finds no death later.
-        Some(told_at.map_or(due, |told| due.max(told + path.rtt.smoothed())))
-    }
-
-    /// Does what is due about silent paths. Returns whether anything was.
-    pub(crate) fn notice_silence(&mut self, cx: &mut Context<'_>) -> bool {
-        let due = |path: &&Path| {
-            self.silence_due(cx.config.ablation, path).is_some_and(|due| due <= cx.now)
-        };
-        let due: Vec<PathId> = self.paths.iter().filter(due).map(|path| path.id).collect();
-        let any = !due.is_empty();
-        for id in due {
-            let active = self.paths.active_id() == Some(id);
-            let Some(path) = self.paths.get_mut(id) else { continue };
+impl PathManager {
+    /// These have owed an answer for too long, or were silent for long enough for the next step.
+    pub(crate) fn take_overdue(&mut self, cx: &mut Context<'_>, overdue: Vec<PathId>) {
+        for id in overdue {
+            let active = self.list.active_id() == Some(id);
+            let Some(path) = self.list.get_mut(id) else { continue };
             if path.is_good() {
                 path.move_to_silent(cx.now);
-                self.ask(cx, id);
+                self.ask(cx.now, id);
                 self.ask_others_by_its_link(cx, id);
                 match self.plan().best_with_share(id) {
                     Some(other) if active => self.activate(cx, other),
@@ -64,12 +32,11 @@ impl Tunnel {
                     Some(_) | None => {}
                 }
             } else if active {
-                self.connect(cx);
+                self.wish(Wish::Connect);
             } else {
                 self.remove_path(cx, id);
             }
         }
-        any
     }
 
     /// When a gateway has challenged `path` for long enough, whatever it is taken for: a client
@@ -83,9 +50,9 @@ impl Tunnel {
     pub(crate) fn stop_asking(&mut self, now: Instant, flows_wait: bool) {
         let enough =
             |path: &&Path| self.asked_enough_due(flows_wait, path).is_some_and(|due| due <= now);
-        let enough: Vec<_> = self.paths.iter().filter(enough).map(|path| path.id).collect();
+        let enough: Vec<_> = self.list.iter().filter(enough).map(|path| path.id).collect();
         for id in enough {
-            if let Some(path) = self.paths.get_mut(id) {
+            if let Some(path) = self.list.get_mut(id) {
                 path.probes.stop();
             }
         }
@@ -95,18 +62,18 @@ impl Tunnel {
     /// cannot open another, and who only receives is owed nothing.
     pub(crate) fn quiet_due(&self) -> Option<Instant> {
         let good = |path: &&Path| path.is_good() && path.probes.due().is_none();
-        let waits = !self.at_gateway() && self.paths.is_on_stream();
-        self.paths.active().filter(good).filter(|_| waits)?;
+        let waits = !self.at_gateway() && self.list.is_on_stream();
+        self.list.active().filter(good).filter(|_| waits)?;
         self.used_at.filter(|&used| self.quiet_after != Some(used)).map(|used| used + QUIET)
     }
 
     /// Asks once after each burst of packets by a stream.
     pub(crate) fn ask_quiet_stream(&mut self, cx: &mut Context<'_>) {
         if self.quiet_due().is_some_and(|due| due <= cx.now)
-            && let Some(id) = self.paths.active_id()
+            && let Some(id) = self.list.active_id()
         {
             self.quiet_after = self.used_at;
-            self.ask(cx, id);
+            self.ask(cx.now, id);
         }
     }
 
@@ -116,15 +83,15 @@ impl Tunnel {
         if !connector.listening.take_stopped(cx.now) {
             return;
         }
-        let active = self.paths.active_id();
+        let active = self.list.active_id();
         let carries = |path: &&Path| {
             let may_have = Some(path.id) == active || path.congestion.is_some();
             let is_asked = path.probes.asking_since().is_some();
             may_have && path.is_able() && path.transport() == Transport::Udp && !is_asked
         };
-        let paths: Vec<PathId> = self.paths.iter().filter(carries).map(|path| path.id).collect();
+        let paths: Vec<PathId> = self.list.iter().filter(carries).map(|path| path.id).collect();
         for id in paths {
-            self.ask(cx, id);
+            self.ask(cx.now, id);
         }
     }
 
@@ -133,8 +100,8 @@ impl Tunnel {
     pub(crate) fn returns(&mut self, now: Instant) -> bool {
         let Some(due) = self.plan().return_due() else { return false };
         if due <= now
-            && let Some(id) = self.paths.active_id()
-            && let Some(path) = self.paths.get_mut(id)
+            && let Some(id) = self.list.active_id()
+            && let Some(path) = self.list.get_mut(id)
         {
             path.forget_return();
         }
@@ -144,7 +111,7 @@ impl Tunnel {
     /// Gateway: where the peer says that it is, if it left every other place: what is said there
     /// before that is proven is bounded, and saves a round trip.
     pub(crate) fn claimed(&self) -> Option<&Path> {
-        let path = self.paths.get(self.paths.choose()?.original)?;
+        let path = self.list.get(self.list.choose()?.original)?;
         path.is_claimed().then_some(path)
     }
 
@@ -152,7 +119,7 @@ impl Tunnel {
     /// again for what is held later does so in passing, whenever its programs try again. Of many
     /// paths, those that are likely to return first.
     pub(crate) fn ask_urgently(&mut self, now: Instant, flows_wait: bool) {
-        let active = self.paths.active_id();
+        let active = self.list.active_id();
         let is_wanted = |path: &Path| {
             let since = match path.health() {
                 Health::Silent { since } => Some(since),
@@ -166,49 +133,29 @@ impl Tunnel {
         let mut chosen = [None; URGENT_PATHS];
         for place in 0..URGENT_PATHS {
             let rest = |path: &&Path| is_wanted(path) && !chosen.contains(&Some(path.id));
-            chosen[place] = self.paths.iter().filter(rest).max_by_key(likely).map(|path| path.id);
+            chosen[place] = self.list.iter().filter(rest).max_by_key(likely).map(|path| path.id);
         }
-        for path in self.paths.iter_mut() {
+        for path in self.list.iter_mut() {
             path.probes.set_urgent(now, chosen.contains(&Some(path.id)));
         }
     }
 
-    /// How long an answer may be owed before `path` counts as silent: not long, where others carry
-    /// what it does not.
-    pub(crate) fn patience(&self, ablation: Ablation, path: &Path) -> Duration {
-        let others = || self.paths.iter().any(|other| other.id != path.id && other.has_share());
-        let is_impatient = || others() && !ablation.is_off(Heuristic::Impatience);
-        let Some(controller) = path.congestion.as_ref().filter(|_| is_impatient()) else {
-            return path.patience();
-        };
-        let wait = controller.rate().map_or(Duration::ZERO, feedback::wait);
-        let trips = path.rtt.smoothed() * TAIL_TRIPS.0 / TAIL_TRIPS.1;
-        path.rtt.timeout().max(trips) + TAIL_GRACE.max(wait + TAIL_LATE)
-    }
-
     /// Data for a path that is silent and no longer asked: it is asked again.
-    pub(crate) fn ask_if_silent(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let Some(path) = self.paths.get(id) else { return };
+    pub(crate) fn ask_if_silent(&mut self, now: Instant, id: PathId) {
+        let Some(path) = self.list.get(id) else { return };
         if path.is_silent() && path.probes.asking_since().is_none() {
-            self.ask(cx, id);
+            self.ask(now, id);
         }
     }
 
     /// Gateway: there is something to say and no path that is not given up. The one in use is asked
     /// all the same: a client that has nothing to say itself may be there, and not know.
-    pub(crate) fn ask_given_up(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn ask_given_up(&mut self, now: Instant) {
         let gone = |path: &&Path| path.is_gone() && path.is_proven();
-        let given_up = self.paths.active().filter(gone).filter(|_| self.at_gateway());
+        let given_up = self.list.active().filter(gone).filter(|_| self.at_gateway());
         let given_up = given_up.filter(|path| path.probes.asking_since().is_none());
         if let Some(id) = given_up.map(|path| path.id) {
-            self.ask(cx, id);
+            self.ask(now, id);
         }
-    }
-
-    /// The path that everything goes by.
-    pub(crate) fn only_path(&self) -> Option<PathId> {
-        let path = self.paths.choose().and_then(|choice| self.paths.get(choice.original))?;
-        let claimed = path.is_claimed();
-        (path.is_good() && !claimed && self.epochs.current.is_some()).then_some(path.id)
     }
 }

@@ -6,12 +6,13 @@
 //! link, all at once and for as long as it takes.
 
 use super::plan::places::family_of;
+use super::{PathManager, Side};
 use crate::id::{LinkId, Transport};
 use crate::multipath::Mode;
 use crate::path::{Path, PathId};
-use crate::tunnel::{Context, Side, Tunnel};
+use crate::tunnel::Context;
 
-impl Tunnel {
+impl PathManager {
     /// Gives the turn to the next address, where one has not answered. The path to that may have
     /// been asked for as long already.
     pub(crate) fn take_turns(&mut self, cx: &mut Context<'_>) {
@@ -42,9 +43,9 @@ impl Tunnel {
                 (path.link, path.route.remote, path.transport())
                     == (Some(way.link), way.remote, way.transport())
             };
-            !self.paths.iter().any(there)
+            !self.list.iter().any(there)
         });
-        match (next, self.paths.get(id)) {
+        match (next, self.list.get(id)) {
             (Some(way), Some(path))
                 if [path.transport(), way.transport()] == [Transport::Udp; 2] =>
             {
@@ -58,23 +59,23 @@ impl Tunnel {
     /// Asks the spare paths that nobody has heard of for a while.
     pub(crate) fn check_spares(&mut self, cx: &mut Context<'_>) {
         let due = |path: &&Path| self.plan().check_due(path).is_some_and(|due| due <= cx.now);
-        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        let due: Vec<_> = self.list.iter().filter(due).map(|path| path.id).collect();
         for id in due {
-            self.ask(cx, id);
+            self.ask(cx.now, id);
         }
     }
 
     /// Client: a path fell silent. Others by its link could take its place, if that is not what
     /// died: they are asked.
     pub(crate) fn ask_others_by_its_link(&mut self, cx: &mut Context<'_>, silent: PathId) {
-        let Some(link) = self.paths.get(silent).map(|path| path.link) else { return };
+        let Some(link) = self.list.get(silent).map(|path| path.link) else { return };
         if self.at_gateway() || cx.config.mode != Mode::Full {
             return;
         }
-        let others = self.paths.iter().filter(|path| path.link == link && path.is_able());
+        let others = self.list.iter().filter(|path| path.link == link && path.is_able());
         let asked = others.filter(|path| path.probes.asking_since().is_none());
         let asked: Vec<_> = asked.map(|path| path.id).collect();
-        asked.into_iter().for_each(|id| self.ask(cx, id));
+        asked.into_iter().for_each(|id| self.ask(cx.now, id));
     }
 
     /// Gives places to other links. The time of those may be over at once, so this repeats.
@@ -83,11 +84,11 @@ impl Tunnel {
             if let Side::Client(connector) = &mut self.side {
                 connector.unanswered.let_rest(cx.now, of);
             }
-            let active = self.paths.active_id();
+            let active = self.list.active_id();
             let leaves = |path: &&Path| {
                 !path.is_proven() && Some(path.id) != active && family_of(path) == Some(of)
             };
-            let leaving: Vec<_> = self.paths.iter().filter(leaves).map(|path| path.id).collect();
+            let leaving: Vec<_> = self.list.iter().filter(leaves).map(|path| path.id).collect();
             for id in leaving {
                 self.remove_path(cx, id);
             }

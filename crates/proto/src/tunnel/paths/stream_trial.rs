@@ -3,33 +3,13 @@
 
 use super::candidate::Candidate;
 use super::policing::{Burst, Carried, Direction, Step, Trial};
-use crate::id::{PathSerial, Transport};
+use super::{PathManager, Side, Wish};
+use crate::id::Transport;
 use crate::path::{Path, PathId};
+use crate::tunnel::Context;
 use crate::tunnel::probing::FLIGHT_SIZE;
-use crate::tunnel::{Context, Side, Tunnel};
-use crate::wire::control::Control;
 
-impl Tunnel {
-    /// This end's controller found that a path is policed, and so many bytes per second pass.
-    /// `serial` is what it sends under, if the keys are the current ones.
-    pub(crate) fn note_policed(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: PathId,
-        serial: Option<PathSerial>,
-        rate: f64,
-    ) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let kbps = (rate / 125.0) as u32;
-        if matches!(self.side, Side::Client(_)) {
-            self.doubt_udp(cx, id, Direction::Up, kbps);
-        } else if let Some(serial) = serial
-            && self.paths.get(id).is_some_and(|path| path.transport() == Transport::Udp)
-        {
-            self.control.push(cx.now, &Control::Policed { serial, kbps });
-        }
-    }
-
+impl PathManager {
     /// Client: the path `id` is policed in this direction, if it is one of UDP.
     pub(crate) fn doubt_udp(
         &mut self,
@@ -39,7 +19,7 @@ impl Tunnel {
         kbps: u32,
     ) {
         let is_there = |path: &&Path| path.has_share() && path.transport() == Transport::Udp;
-        let path = self.paths.get(id).filter(is_there);
+        let path = self.list.get(id).filter(is_there);
         let of = path.and_then(|path| path.link.zip(path.route.local));
         let (Some(of), Side::Client(connector)) = (of, &mut self.side) else { return };
         let may_be =
@@ -75,7 +55,7 @@ impl Tunnel {
         let path = plan.path_by(trial.candidate()).filter(|path| path.is_able());
         let carried = Carried {
             stream: path.map(|path| rate(path).unwrap_or(0.0)),
-            udp: self.paths.iter().filter(is_beside).filter_map(rate).sum(),
+            udp: self.list.iter().filter(is_beside).filter_map(rate).sum(),
         };
         let Side::Client(connector) = &mut self.side else { return };
         let streams = connector.stream_candidates();
@@ -97,23 +77,23 @@ impl Tunnel {
         let Side::Client(connector) = &mut self.side else { return };
         let Some(of) = connector.policing.asks_again(cx.now) else { return };
         let udp = connector.candidates().find(|candidate| (candidate.link, candidate.local) == of);
-        let Some(udp) = udp.filter(|_| self.paths.has_room()) else { return };
+        let Some(udp) = udp.filter(|_| self.list.has_room()) else { return };
         let there = self.plan().path_by(udp).map(|path| path.id);
         let Some(path) = there.or_else(|| self.open_path(cx, udp)) else { return };
-        self.ask(cx, path);
+        self.ask(cx.now, path);
         if let Side::Client(connector) = &mut self.side {
             connector.policing.begin_train(cx.now, of, path);
         }
     }
 
     fn drive_train(&mut self, cx: &mut Context<'_>, path: PathId) {
-        let path = self.paths.get(path).filter(|path| path.is_able());
+        let path = self.list.get(path).filter(|path| path.is_able());
         let came = path.map(|path| path.counts().received);
         let Side::Client(connector) = &mut self.side else { return };
         match connector.policing.burst(cx.now, came, FLIGHT_SIZE) {
             Some(Burst::Send(path, count)) => {
                 for _ in 0..count {
-                    self.challenge(cx, path, FLIGHT_SIZE);
+                    self.wish(Wish::Challenge(path, FLIGHT_SIZE));
                 }
             }
             Some(Burst::Free) => {

@@ -4,6 +4,7 @@
 //! A gateway has only the questions that do not depend on links: the client chooses for both.
 
 pub(crate) mod places;
+mod silence;
 mod spread;
 
 use std::cmp::Reverse;

@@ -1,0 +1,110 @@
+//! What the tunnel does for the path manager: it says what there is for new paths, lets it act, and
+//! carries out its wishes in order.
+
+use super::paths::{PathManager, Side, Wish};
+use super::{Context, Event, Link, Tunnel};
+use crate::path::{Path, PathId};
+use crate::wire::control::Control;
+
+impl Tunnel {
+    /// Lets the path manager act, and carries out its wishes.
+    pub(crate) fn manage<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        act: impl FnOnce(&mut PathManager, &mut Context<'_>) -> R,
+    ) -> R {
+        let indices = self.paths.indices_mut();
+        match &self.epochs.current {
+            Some(epoch) => {
+                let used_by = epoch.tx.iter().map(|lane| lane.path);
+                indices.are(epoch.spare_indices(), epoch.unheard_networks(), used_by);
+            }
+            None => indices.none(),
+        }
+        let answer = act(&mut self.paths, cx);
+        self.carry_out(cx);
+        answer
+    }
+
+    /// Carries out what the path manager wishes.
+    pub(crate) fn carry_out(&mut self, cx: &mut Context<'_>) {
+        while let Some(wish) = self.paths.next_wish() {
+            match wish {
+                Wish::Ask(id) => self.send_probe_due(cx, id),
+                Wish::AskAll => self.send_probes_due(cx),
+                Wish::Challenge(id, size) => self.challenge(cx, id, size),
+                Wish::FirstFlight(id) => self.send_first_flight(cx, id),
+                Wish::Pad(id) => self.pad_first_flight(cx, id),
+                Wish::SearchMtu(id) => self.search_mtu(cx, id),
+                Wish::Carry => self.carries_anew = true,
+                Wish::Activated { remote, took } => {
+                    self.reach_changed = true;
+                    cx.tell(Event::Moved { peer: self.key, remote, took });
+                }
+                Wish::Forgive(id) => self.forgive(id),
+                Wish::Lost(id) => self.note_last_words(cx, id),
+                Wish::Removed(path) => self.clean_up_after(cx, &path),
+                Wish::TellTaken => self.tell_taken(cx),
+                Wish::Home => self.note_home(),
+                Wish::Connect => self.connect(cx),
+                Wish::Reconnect => self.reconnect(cx),
+                Wish::Attempt => self.attempt_due(cx),
+            }
+        }
+    }
+
+    /// Begins to challenge a path and sends the first challenge.
+    pub(crate) fn ask(&mut self, cx: &mut Context<'_>, id: PathId) {
+        self.paths.ask(cx.now, id);
+        self.carry_out(cx);
+    }
+
+    /// Client: the usable links are these now.
+    pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
+        if let Some(epoch) = &mut self.epochs.current {
+            let has = |link: &Link, id, local| link.id == id && link.addresses.contains(&local);
+            epoch.leave_networks(|id, local| links.iter().any(|link| has(link, id, local)));
+        }
+        self.manage(cx, |paths, cx| paths.links_changed(cx, links));
+    }
+
+    /// What was on its way by a path that did not work is lost, and its lane is free for another.
+    fn clean_up_after(&mut self, cx: &mut Context<'_>, path: &Path) {
+        let id = path.id;
+        if !path.is_good() {
+            for epoch in self.epochs.receiving() {
+                for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
+                    self.lost.collect(cx, epoch.id, lane);
+                }
+            }
+            self.removed.push(id);
+        }
+        if let Some(epoch) = &mut self.epochs.current {
+            epoch.park(cx.memory.blocks(), path);
+        }
+    }
+
+    /// Client: notes what arrived by a path that is gone, before it says where it is.
+    fn note_last_words(&mut self, cx: &Context<'_>, id: PathId) {
+        if let Side::Client(connector) = &mut self.paths.side
+            && let Some(epoch) = &mut self.epochs.current
+        {
+            let lanes = epoch.rx.values_mut().filter(|lane| lane.path == Some(id));
+            let words =
+                lanes.filter_map(|lane| lane.owed.last_report(cx.now, lane.serial, &lane.window));
+            connector.last_words.add(cx.now, words);
+        }
+    }
+
+    /// Client: if few of the gateway's indices are left, reports which are used. The gateway issues
+    /// new ones for paths that it receives packets on, and it receives none from a dead link.
+    fn tell_taken(&mut self, cx: &mut Context<'_>) {
+        if let Some(epoch) = &mut self.epochs.current
+            && let Some(next) = epoch.taken_to_tell()
+            && self.control.push(cx.now, &Control::Taken { next })
+        {
+            epoch.told_taken = next;
+            self.send_control(cx);
+        }
+    }
+}

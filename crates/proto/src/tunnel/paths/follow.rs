@@ -1,0 +1,79 @@
+//! A client follows its gateway to where that wants to be reached.
+//!
+//! Make before break: the path in use carries until the one to the new address has answered, so a
+//! move that is announced ahead loses nothing.
+
+use std::net::SocketAddr;
+
+use super::candidate::Candidate;
+use super::{PathManager, Side, Wish};
+use crate::id::Transport;
+use crate::outbox::Route;
+use crate::path::Path;
+use crate::tunnel::Context;
+
+impl PathManager {
+    /// Client: the gateway is reached at these from now on. Returns whether that is news.
+    pub(crate) fn take_addresses(
+        &mut self,
+        cx: &mut Context<'_>,
+        addresses: &[SocketAddr],
+    ) -> bool {
+        let Side::Client(connector) = &mut self.side else { return false };
+        let is_news = connector.announced != addresses;
+        if is_news {
+            connector.announced = addresses.to_vec();
+        }
+        self.wish(Wish::Home);
+        self.follow(cx);
+        self.leave_retired(cx);
+        self.begin_turns();
+        self.stand_by(cx);
+        is_news
+    }
+
+    /// Client: goes to where the gateway wants to be reached, unless it is there.
+    fn follow(&mut self, cx: &mut Context<'_>) {
+        let Some(target) = self.target() else { return };
+        let to_it = |path: &&Path| {
+            path.route.remote == target.remote
+                && path.link == Some(target.link)
+                && path.route.local == Some(target.local)
+                && !path.is_gone()
+                && path.transport() == Transport::Udp
+        };
+        let there = self.list.iter().find(to_it).map(|path| (path.id, path.is_able()));
+        match there {
+            Some((id, true)) => self.activate(cx, id),
+            // It has not answered yet, or not of late: when it does, data goes by it.
+            Some((id, false)) => self.ask(cx.now, id),
+            None => {
+                if let Some(id) = self.open_path(cx, target) {
+                    self.ask(cx.now, id);
+                }
+            }
+        }
+    }
+
+    /// Client: the way that the gateway asks for, by the link in use; `None` if that is in use.
+    fn target(&self) -> Option<Candidate> {
+        let Side::Client(connector) = &self.side else { return None };
+        let path = self.list.active().filter(|path| path.transport() == Transport::Udp)?;
+        let Route { local, remote, .. } = path.route;
+        let wanted = connector.announced_for(remote)?;
+        let candidate = Candidate { link: path.link?, local: local?, remote: wanted, stream: None };
+        (wanted != remote).then_some(candidate)
+    }
+
+    /// Client: a path to an address that the gateway has left for good is of no more use.
+    fn leave_retired(&mut self, cx: &mut Context<'_>) {
+        let Side::Client(connector) = &self.side else { return };
+        let active = self.list.active_id();
+        let known: Vec<_> = connector.remotes().collect();
+        let retired = |path: &&Path| Some(path.id) != active && !known.contains(&path.route.remote);
+        let retired: Vec<_> = self.list.iter().filter(retired).map(|path| path.id).collect();
+        for id in retired {
+            self.remove_path(cx, id);
+        }
+    }
+}
