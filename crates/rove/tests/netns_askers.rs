@@ -29,6 +29,12 @@ const SERVED: [[&str; 2]; 2] = [
     ["203.0.113.2:51821", "[2001:db8:c::2]:51821"],
 ];
 
+const NEWLY_SERVED: [[&str; 2]; 3] = [
+    ["203.0.113.2:51830", "[2001:db8:c::2]:51830"],
+    ["203.0.113.2:51831", "[2001:db8:c::2]:51831"],
+    ["203.0.113.2:51832", "[2001:db8:c::2]:51832"],
+];
+
 /// A program's UDP socket that chooses its link, by an address or the link itself.
 fn choosing(family: usize, port: u16, by_link: bool, connected: bool) -> (UdpSocket, SocketAddr) {
     let to: SocketAddr = REMOTE[family].parse().unwrap();
@@ -142,6 +148,58 @@ fn forged_datagrams_open_nothing_for_programs_that_choose_their_link() {
             neighbour.visit(SERVED[at], options);
             assert_eq!(client.terminate(), Some(0));
             lab.rove("client", "down");
+        }
+    });
+}
+
+/// Networks that the client's link gets one after the other, as by router advertisements. The
+/// guard's rules name them.
+const NEW_NETWORKS: [[&str; 2]; 3] = [
+    ["2001:db8:9:1::2/64", "2001:db8:9:1::/64"],
+    ["10.9.2.2/24", "10.9.2.0/24"],
+    ["2001:db8:9:3::2/64", "2001:db8:9:3::/64"],
+];
+
+#[test]
+fn a_guard_that_is_set_anew_remembers_who_was_refused() {
+    in_namespace("a_guard_that_is_set_anew_remembers_who_was_refused", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("a guard that is set anew");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        let neighbour = Neighbour::new();
+        let guard = || sh("nsenter --net=/run/netns/client nft list table inet rove_guard");
+        let split = "--route 198.51.100.0/24 --route 2001:db8:b::/64";
+        for (at, options) in ["", "--allow-lan", split].into_iter().enumerate() {
+            let client = up(&lab, options);
+            neighbour.forges_in_vain_for_older_sockets(options);
+            let older = all_choosing(FIRST_PORT + 10);
+            speak_all(&older);
+            for [address, network] in NEW_NETWORKS {
+                sh(&format!("ip -n client addr add {address} dev to-router"));
+                wait_until(network, || guard().contains(network));
+                neighbour.forge(FIRST_PORT + 10);
+                speak_all(&older);
+                assert_eq!(neighbour.in_clear(), [""; 0], "{options:?}: {network}");
+            }
+            if at == 0 {
+                let config = lab.home("client").join("client.toml");
+                std::fs::write(&config, "[client]\nexclude = ['198.51.100.99/32']\n").unwrap();
+                lab.rove("client", "reload").ok();
+                wait_until("the reload", || guard().contains("198.51.100.99"));
+                neighbour.forge(FIRST_PORT + 10);
+                speak_all(&older);
+                assert_eq!(neighbour.in_clear(), [""; 0], "{options:?}: reload");
+                std::fs::remove_file(&config).unwrap();
+            }
+            neighbour.visit(NEWLY_SERVED[at], options);
+            assert_eq!(client.terminate(), Some(0));
+            lab.rove("client", "down");
+            for [address, _] in NEW_NETWORKS {
+                sh(&format!("ip -n client addr del {address} dev to-router"));
+            }
         }
     });
 }

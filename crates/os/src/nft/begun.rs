@@ -7,8 +7,8 @@
 //! A neighbour may forge the packet that would begin a connection, and a program that chooses its
 //! link may then use it. So nothing begins at a local port whose own packet was refused lately:
 //! such a socket asks, and does not serve. A SYN as a reply ends what a forged SYN began. Limits:
-//! a change of the guard forgets who asked. Without `CONFIG_NFT_SOCKET`, a UDP packet to no
-//! socket begins a connection, too. A socket is not known before its first packet.
+//! without `CONFIG_NFT_SOCKET`, a UDP packet to no socket begins a connection, too. A socket is not
+//! known before its first packet.
 
 use std::collections::BTreeSet;
 

@@ -2,9 +2,9 @@
 //! switch of a client.
 //!
 //! Each has its own table, and the guard has a second one for ARP. A table is replaced as a whole
-//! in one transaction, so it is never missing. Connection tracking is not changed, so established
-//! connections stay established. Rove never changes tables of other programs; a base chain of
-//! theirs that drops packets still drops them.
+//! in one transaction, so it is never missing. The guard's sets that packets fill stay. Connection
+//! tracking is not changed, so established connections stay established. Rove never changes tables
+//! of other programs; a base chain of theirs that drops packets still drops them.
 //!
 //! Only [`crate::plan`], [`crate::probe`] and [`crate::conntrack`] use this module. It runs the
 //! program and does not speak netlink because only nftables' own library defines the wire format,
@@ -35,7 +35,10 @@ pub(crate) use self::ruleset::{Table, drop, equals, meta, payload, remove as rem
 use self::{packets::Sockets, ruleset::NetworkSet};
 use crate::{
     error::Error,
-    plan::{Flows, GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening, PROBE_TABLE},
+    plan::{
+        Flows, GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, GUARD_TABLE, Gate, GuardRules, Opening,
+        PROBE_TABLE,
+    },
 };
 
 /// How long a transaction may take. A busy machine needs some 10 ms.
@@ -112,12 +115,21 @@ pub(crate) fn remove_kill_switch() -> Result<(), Error> {
     remove(KILL_SWITCH, crate::plan::KILL_SWITCH_TABLE)
 }
 
-/// Installs the guard in place of an earlier one. `flows` are those from before it.
+/// Installs the guard in place of an earlier one, whose sets that packets fill stay. `flows` are
+/// those from before it.
 pub(crate) fn install_guard(guard: &GuardRules, flows: Option<&Flows>) -> Result<(), Error> {
-    with_sockets(|sockets| {
-        let (commands, sets) = client::guard(guard, flows, sockets);
-        run_with_sets(GUARD, commands, &sets)
-    })?;
+    let standing = list("inet", GUARD_TABLE, Sets::Left).unwrap_or_default();
+    let install = |standing: &Value| {
+        with_sockets(|sockets| {
+            let (commands, sets) = client::guard(guard, flows, sockets);
+            run_with_sets(GUARD, ruleset::keep_filled(commands, standing), &sets)
+        })
+    };
+    match install(&standing) {
+        // Another program has changed it meanwhile, or in a way that only a new table undoes.
+        Err(Error::NftRefused { .. }) if !standing.is_null() => install(&Value::Null)?,
+        result => result?,
+    }
     unless_unknown(run(GUARD, client::arp(guard)))
 }
 
@@ -130,7 +142,7 @@ pub(crate) fn ease_guard() -> Result<(), Error> {
 /// Removes the guard, if there is one.
 pub(crate) fn remove_guard() -> Result<(), Error> {
     unless_unknown(run(GUARD, client::remove_arp()))?;
-    remove(GUARD, crate::plan::GUARD_TABLE)
+    remove(GUARD, GUARD_TABLE)
 }
 
 /// Checks that the program `nft` exists and may be executed, without starting it.

@@ -3,6 +3,8 @@
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use super::listing::entries;
+
 /// Removes a table, which may be missing.
 pub(crate) fn remove(table: &str) -> Vec<Value> {
     remove_of("inet", table)
@@ -64,6 +66,36 @@ impl NetworkSet {
     pub(super) fn len(&self) -> usize {
         self.networks.len()
     }
+}
+
+/// Changes a table in place of replacing it, so that the sets that packets fill stay. `commands`
+/// make it anew, and `listing` is what it has now. A set stays only if it is the same.
+pub(super) fn keep_filled(commands: Vec<Value>, listing: &Value) -> Vec<Value> {
+    let Some(table) = entries(listing, "table").next() else { return commands };
+    let is_kept = |set: &Value| commands.iter().any(|add| is_same_set(set, &add["add"]["set"]));
+    let kept: Vec<&Value> = entries(listing, "set").filter(|set| is_kept(set)).collect();
+    let named = |kind: &str, entry: &Value| {
+        let (family, table) = (&entry["family"], &entry["table"]);
+        json!({ kind: { "family": family, "table": table, "name": entry["name"] } })
+    };
+    let table = json!({ "family": table["family"], "name": table["name"] });
+    let mut changes = vec![json!({ "flush": { "table": table } })];
+    let chains = entries(listing, "chain").map(|chain| named("chain", chain));
+    let sets = entries(listing, "set").filter(|set| !kept.contains(set));
+    let old = chains.chain(sets.map(|set| named("set", set)));
+    changes.extend(old.map(|old| json!({ "delete": old })));
+    let is_new = |add: &Value| {
+        let is_table = add["add"]["table"].is_object() || add["delete"]["table"].is_object();
+        !is_table && !kept.iter().any(|set| is_same_set(set, &add["add"]["set"]))
+    };
+    changes.extend(commands.iter().filter(|add| is_new(add)).cloned());
+    changes
+}
+
+/// Whether a listed set that packets fill is as `wanted`. The kernel adds flags of its own.
+fn is_same_set(listed: &Value, wanted: &Value) -> bool {
+    let same = |key: &str| listed[key] == wanted[key];
+    listed["timeout"].is_u64() && ["name", "type", "size", "timeout"].into_iter().all(same)
 }
 
 /// A table that replaces one of the same name, built rule by rule.
