@@ -50,16 +50,6 @@ pub enum Error {
         interface: String,
     },
 
-    /// The guard cannot name each connection that it ends.
-    #[error(
-        "this host has more than {max} open connections of one kind: `rove down`, end some, and \
-         connect again"
-    )]
-    TooManyFlows {
-        /// Connections that it can name.
-        max: usize,
-    },
-
     /// Another process holds the TUN of this name.
     #[error(
         "the interface {name} is in use by another process: stop that process, or choose another \

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
+use socket2::{Domain, Type};
 use support::capture::Capture;
-use support::netns::{Lab, Running, in_namespace, inside, need_program, sh, wait_until};
+use support::netns::{Lab, Running, echo, in_namespace, inside, need_program, sh, wait_until};
 
 /// The tunnel's own datagrams.
 const TUNNEL: [&str; 2] = ["udp 192.0.2.1:4500", "udp [2001:db8:a::2]:4500"];
@@ -27,6 +28,8 @@ const INSIDE: [&str; 2] = ["198.51.100.80:7", "[2001:db8:b::2]:7"];
 const OUTSIDE: &str = "198.51.100.81:7";
 /// The client's own addresses.
 const OWN: [&str; 2] = ["203.0.113.2", "2001:db8:c::2"];
+/// The client's link.
+const LINK: &str = "to-router";
 /// Connections of each kind and family.
 const COUNT: usize = 10;
 const TICK: Duration = Duration::from_millis(50);
@@ -99,8 +102,8 @@ struct Program {
 }
 
 impl Program {
-    /// Connects by TCP and UDP, and has as many UDP sockets that are bound to the host's address
-    /// and not connected.
+    /// Connects by TCP and UDP, and has as many UDP sockets that are not connected: some bound to
+    /// the host's address, others to a link. Half of the connections are bound to that link, too.
     fn start(to: &[&str]) -> Self {
         let (enough, is_silent) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let answers = Arc::<AtomicU32>::default();
@@ -141,27 +144,38 @@ enum Connection {
 fn connections(to: SocketAddr) -> Vec<Connection> {
     let own = OWN.map(|own| own.parse::<IpAddr>().unwrap());
     let own = own.into_iter().find(|own| own.is_ipv4() == to.is_ipv4()).unwrap();
-    let of_each = |_| {
-        let stream = TcpStream::connect_timeout(&to, Duration::from_secs(3)).unwrap();
+    let unbound: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let of_each = |at: usize| {
+        let link = (at % 2 == 1).then_some(LINK);
+        let stream = new_socket(to, Type::STREAM, link);
+        stream.connect_timeout(&to.into(), Duration::from_secs(3)).unwrap();
+        let udp = |from: IpAddr, link| {
+            let socket = new_socket(to, Type::DGRAM, link);
+            socket.bind(&SocketAddr::new(from, 0).into()).unwrap();
+            UdpSocket::from(socket)
+        };
+        let sockets = [udp(unbound, link), udp(own, None), udp(unbound, Some(LINK))];
+        sockets[0].connect(to).unwrap();
+        let stream = TcpStream::from(stream);
         stream.set_nonblocking(true).unwrap();
-        let unbound: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-        let [connected, bound] = [unbound, own].map(|from| {
-            let socket = UdpSocket::bind((from, 0)).unwrap();
-            socket.set_nonblocking(true).unwrap();
-            socket
-        });
-        connected.connect(to).unwrap();
         let listener = listener_of_ipv6(stream.local_addr().unwrap());
-        [
-            Connection::Tcp(stream, listener),
-            Connection::Udp(connected, to),
-            Connection::Udp(bound, to),
-        ]
+        let udp = sockets.map(|socket| {
+            socket.set_nonblocking(true).unwrap();
+            Connection::Udp(socket, to)
+        });
+        [Connection::Tcp(stream, listener)].into_iter().chain(udp)
     };
     let all: Vec<_> = (0..COUNT).flat_map(of_each).collect();
     let have = all.iter().filter(|one| matches!(one, Connection::Tcp(_, Some(_)))).count();
     assert!(!to.is_ipv4() || have > COUNT / 2, "{have} listeners of IPv6");
     all
+}
+
+/// A socket, bound to a link.
+fn new_socket(to: SocketAddr, kind: Type, link: Option<&str>) -> socket2::Socket {
+    let socket = socket2::Socket::new(Domain::for_address(to), kind, None).unwrap();
+    socket.bind_device(link.map(str::as_bytes)).unwrap();
+    socket
 }
 
 /// For a connection of IPv4, unless another program's connection of IPv6 has the same port. The
@@ -260,10 +274,9 @@ fn connections_from_before_up_do_not_go_on_in_clear() {
                 let what = format!("{options:?}, filtered: {filtered}");
                 speaker.forget();
                 let (older, other) = (Program::start(&INSIDE), Program::start(&[OUTSIDE]));
-                let sockets = COUNT * 2;
                 wait_until("all of them are answered", || {
-                    speaker.known.lock().unwrap().len() >= sockets * 3
-                        && older.answers() as usize >= sockets * 3
+                    speaker.known.lock().unwrap().len() >= COUNT * 3 * 3
+                        && older.answers() as usize >= COUNT * 2 * 4
                 });
                 if silent {
                     // Longer than the kernel remembers. Then the server speaks first.
@@ -327,8 +340,8 @@ fn connections_that_a_reload_takes_into_the_tunnel_do_not_go_on_in_clear() {
             forget_soon();
             let program = Program::start(&[to]);
             wait_until("all of them are answered", || {
-                speaker.known.lock().unwrap().len() >= COUNT * 2
-                    && program.answers() as usize >= COUNT * 3
+                speaker.known.lock().unwrap().len() >= COUNT * 3
+                    && program.answers() as usize >= COUNT * 4
             });
             assert_ne!(beside(&cable), [""; 0], "{before}");
             // Longer than the kernel remembers UDP. Then the server speaks first.
@@ -349,5 +362,63 @@ fn connections_that_a_reload_takes_into_the_tunnel_do_not_go_on_in_clear() {
             program.stop();
             speaker.forget();
         }
+    });
+}
+
+/// Connected UDP sockets of one user: more than the guard can name.
+const MANY: usize = 4_200;
+
+/// Neither do visitors lose their answers, nor goes any of the sockets on.
+#[test]
+fn a_user_with_many_sockets_shuts_nobody_out() {
+    in_namespace("a_user_with_many_sockets_shuts_nobody_out", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("many sockets");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        let speaker = Speaker::start("server", &INSIDE[..1]);
+        let cable = Capture::start("client");
+        echo("client", "203.0.113.2:5300");
+        let listen = || TcpListener::bind("[::]:2222").unwrap();
+        let _listener = inside("client", listen).join().unwrap();
+        let open = || {
+            let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+            let limit = rustix::process::Rlimit { current: most, maximum: most };
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+            let one = |_| {
+                let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+                socket.connect(INSIDE[0]).unwrap();
+                socket
+            };
+            (0..MANY).map(one).collect::<Vec<_>>()
+        };
+        let sockets = inside("client", open).join().unwrap();
+        let speak = || sockets.iter().for_each(|socket| drop(socket.send(b"program")));
+        wait_until("the server knows them all", || {
+            speak();
+            speaker.known.lock().unwrap().len() == MANY
+        });
+        // The server speaks first, so that the flows look like incoming ones.
+        let known = std::mem::take(&mut *speaker.known.lock().unwrap());
+        let client = up(&lab, "");
+        *speaker.known.lock().unwrap() = known;
+        sleep(4 * TICK);
+        speaker.forget();
+        speak();
+        assert_eq!(beside(&cable), [""; 0], "{MANY} sockets");
+        let visit = || {
+            let socket = UdpSocket::bind("198.51.100.80:5301").unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            socket.send_to(b"visitor", "203.0.113.2:5300").unwrap();
+            socket.recv(&mut [0; 20]).unwrap();
+            let wait = Duration::from_secs(2);
+            for to in ["203.0.113.2:2222", "[2001:db8:c::2]:2222"] {
+                TcpStream::connect_timeout(&to.parse().unwrap(), wait).expect(to);
+            }
+        };
+        inside("server", visit).join().unwrap();
+        assert_eq!(client.terminate(), Some(0));
     });
 }

@@ -53,7 +53,15 @@ pub(crate) struct Socket {
     pub(crate) v6_only: bool,
     /// Its `SO_MARK`.
     pub(crate) mark: u32,
+    /// It is bound to a link (`SO_BINDTODEVICE`).
+    pub(crate) is_on_device: bool,
+    /// Its user, or [`NOBODY`].
+    pub(crate) user: u32,
 }
+
+/// The user of sockets that no program holds: those that wait to be accepted, and closed ones whose
+/// last bytes are on their way. The kernel calls it root. No user has this number (setuid(2)).
+pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// All sockets.
 pub(crate) fn read() -> Result<Vec<Socket>, Error> {
@@ -211,6 +219,8 @@ fn read_one(protocol: Protocol, found: &InetResponse) -> Socket {
         listens,
         v6_only: listens && v6_only,
         mark: mark.unwrap_or_default(),
+        is_on_device: id.interface_id != 0,
+        user: if header.inode == 0 { NOBODY } else { header.uid },
     }
 }
 
@@ -220,8 +230,21 @@ mod tests {
 
     use super::*;
 
+    const NONE: Socket = Socket {
+        protocol: Protocol::Tcp,
+        local: SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
+        remote: None,
+        listens: false,
+        v6_only: false,
+        mark: 0,
+        is_on_device: false,
+        user: NOBODY,
+    };
+
     #[test]
     fn sockets_of_both_families_are_found() {
+        // SAFETY: the call has no arguments and cannot fail.
+        let user = unsafe { libc::geteuid() };
         for (listen, unbound) in [("127.0.0.1:0", "0.0.0.0:0"), ("[::1]:0", "[::]:0")] {
             let Ok(listener) = TcpListener::bind(listen) else { continue };
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -231,8 +254,12 @@ mod tests {
             let sockets = read().unwrap();
             let find = |protocol, local: SocketAddr, remote: Option<SocketAddr>, listens| {
                 let v6_only = listens && local.is_ipv6();
-                let wanted = Socket { protocol, local, remote, listens, v6_only, mark: 0 };
-                assert!(sockets.contains(&wanted), "{wanted:?}");
+                let has = |user| {
+                    let ends = Socket { protocol, local, remote, listens, v6_only, ..NONE };
+                    sockets.contains(&Socket { user, ..ends })
+                };
+                // A connection that waits to be accepted has no user.
+                assert!(has(user) || has(NOBODY) && remote.is_some(), "{protocol:?} {local}");
             };
             let (own, other) = (listener.local_addr().unwrap(), stream.local_addr().unwrap());
             find(Protocol::Tcp, own, None, true);

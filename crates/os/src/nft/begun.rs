@@ -16,15 +16,16 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{
-    packets::{
-        Rule, Sockets, Way, excluded, kind_of_destination, of_flows, of_sockets, on_link, socket,
-    },
+    packets::{Rule, Sockets, Way, excluded, kind_of_destination, of_flows, on_link, socket},
     ruleset::{
         Table, accept, address, ct, drop, equals, goto, matches, meta, networks_by_family, payload,
         refuse, set,
     },
 };
-use crate::plan::{Flows, GuardRules, MARK, MARK_INBOUND, MARK_REPLY};
+use crate::{
+    netlink::sockets::Protocol,
+    plan::{Connection, Flows, GuardRules, MARK, MARK_INBOUND, MARK_REPLY},
+};
 
 /// The chain that checks destinations, for packets of this host and for forwarded packets.
 pub(super) const DESTINATIONS: &str = "destinations";
@@ -33,7 +34,14 @@ pub(super) const INCOMING: &str = "incoming";
 /// The chain that marks connections to ports that this host forwards.
 pub(super) const FORWARDED: &str = "forwarded";
 /// The chain that checks the sources of packets to sockets from before the guard.
-pub(super) const OLDER: &str = "older";
+const OLDER: &str = "older";
+/// Sets that name flows and sockets from before the guard: by the protocol and both ends those that
+/// this host began, and those that came in; by the protocol and the local address and port; by the
+/// protocol and the port alone.
+const OLDER_FLOWS: &str = "older_flows";
+const CAME_IN: &str = "came_in";
+const OLDER_SOCKETS: &str = "older_sockets";
+const OLDER_PORTS: &str = "older_ports";
 
 /// FIN, SYN, RST and ACK in the flags of TCP, and the first packet of a connection: SYN alone
 /// (RFC 9293).
@@ -64,7 +72,7 @@ pub(super) fn refuse_askers(table: &mut Table) {
 }
 
 fn askers(v6: bool) -> String {
-    format!("{ASKERS}_v{}", if v6 { 6 } else { 4 })
+    of_family(ASKERS, v6)
 }
 
 /// The protocol, the local address and its port, in packets of this direction.
@@ -72,6 +80,34 @@ fn endpoint(v6: bool, way: Way) -> Value {
     let [address, port] = way.local();
     let ip = if v6 { "ip6" } else { "ip" };
     json!({ "concat": [meta("l4proto"), payload(ip, address), payload("th", port)] })
+}
+
+fn of_family(set: &str, v6: bool) -> String {
+    format!("{set}_v{}", if v6 { 6 } else { 4 })
+}
+
+/// The types of the fields of [`port`].
+const KIND_OF_PORT: [&str; 2] = ["inet_proto", "inet_service"];
+
+/// The types of the fields of [`pair`].
+const fn kind_of_pair(v6: bool) -> [&'static str; 5] {
+    let address = if v6 { "ipv6_addr" } else { "ipv4_addr" };
+    ["inet_proto", address, "inet_service", address, "inet_service"]
+}
+
+/// The protocol and the local port of packets in this direction.
+fn port(way: Way) -> Value {
+    let [_, port] = way.local();
+    json!({ "concat": [meta("l4proto"), payload("th", port)] })
+}
+
+/// The protocol and both ends of packets in this direction, the local one first.
+fn pair(v6: bool, way: Way) -> Value {
+    let ip = if v6 { "ip6" } else { "ip" };
+    let ends = [way.local(), way.opposite().local()];
+    let ends = ends.map(|[address, port]| [payload(ip, address), payload("th", port)]).concat();
+    let fields = [vec![meta("l4proto")], ends].concat();
+    json!({ "concat": fields })
 }
 
 /// Matches a packet with which a program asks: UDP that answers nothing, or a SYN, also if a forged
@@ -107,10 +143,9 @@ pub(super) fn incoming(guard: &GuardRules, flows: Option<&Flows>, sockets: Socke
     let kept = set(meta("mark"), MARK_INBOUND);
     let mut rules = of_flows("tcp", &guard.opening.kept, Way::In, &kept);
     let Some(flows) = flows else { return rules };
-    rules.extend(of_flows("tcp", &flows.incoming, Way::In, &kept));
-    rules.extend(of_flows("tcp", &flows.tcp, Way::In, &drop()));
-    rules.extend(of_flows("udp", &flows.udp, Way::In, &drop()));
-    rules.extend(of_sockets(&flows.bound, Way::In, &goto(OLDER)));
+    rules.extend(of_those_that_came_in(flows, Way::In, &kept));
+    rules.extend(of_older_flows(flows, Way::In, &drop()));
+    rules.extend(of_older_sockets(flows, Way::In, &goto(OLDER)));
     rules.extend(asked_for());
     let kept = set(ct("mark"), MARK_INBOUND);
     let begins = |first: Value, more: Option<Value>| {
@@ -173,10 +208,9 @@ pub(super) fn replies(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
     let mut rules = of_flows("tcp", &guard.opening.kept, Way::Out, &mark);
     rules.extend([reply_of(MARK_REPLY), no_reply()]);
     let Some(flows) = flows else { return rules };
-    rules.extend(of_flows("tcp", &flows.incoming, Way::Out, &mark));
-    rules.extend(of_flows("tcp", &flows.tcp, Way::Out, &accept()));
-    rules.extend(of_flows("udp", &flows.udp, Way::Out, &accept()));
-    rules.extend(of_sockets(&flows.bound, Way::Out, &accept()));
+    rules.extend(of_those_that_came_in(flows, Way::Out, &mark));
+    rules.extend(of_older_flows(flows, Way::Out, &accept()));
+    rules.extend(of_older_sockets(flows, Way::Out, &accept()));
     rules.push(reply_of(MARK_INBOUND));
     rules
 }
@@ -209,15 +243,84 @@ pub(super) fn answers() -> Rule {
 /// Accepts answers on TCP connections that came in before the guard. Packets of connections that
 /// this host began before it are no answers, whatever mark they have of an earlier guard.
 pub(super) fn older(flows: &Flows) -> Vec<Rule> {
-    let mut rules = of_flows("tcp", &flows.incoming, Way::Out, &accept());
-    rules.extend(of_flows("tcp", &flows.tcp, Way::Out, &goto(DESTINATIONS)));
-    rules.extend(of_flows("udp", &flows.udp, Way::Out, &goto(DESTINATIONS)));
-    rules.extend(of_sockets(&flows.bound, Way::Out, &goto(DESTINATIONS)));
+    let mut rules = of_those_that_came_in(flows, Way::Out, &accept());
+    rules.extend(of_older_flows(flows, Way::Out, &goto(DESTINATIONS)));
+    rules.extend(of_older_sockets(flows, Way::Out, &goto(DESTINATIONS)));
     rules
 }
 
+/// Makes the sets of flows and sockets from before the guard. They have names because there may be
+/// thousands, and a listing for comparison leaves them out.
+pub(super) fn name_older(table: &mut Table, flows: &Flows, guard: &GuardRules) {
+    let pair = |protocol, flow: &Connection| {
+        let [local, remote] = [flow.local, flow.remote].map(|end| (end.ip(), end.port()));
+        let ends = format!(r#""{}",{},"{}",{}"#, local.0, local.1, remote.0, remote.1);
+        format!(r#"{{"concat":["{protocol}",{ends}]}}"#)
+    };
+    for v6 in [false, true] {
+        let pairs = |protocol: &'static str, flows: &[Connection]| -> Vec<String> {
+            let flows = flows.iter().filter(|flow| flow.remote.is_ipv6() == v6);
+            flows.map(|flow| pair(protocol, flow)).collect()
+        };
+        let began = [pairs("tcp", &flows.tcp), pairs("udp", &flows.udp)].concat();
+        table.filled(&of_family(OLDER_FLOWS, v6), &kind_of_pair(v6), began);
+        let came_in = pairs("tcp", &flows.incoming);
+        table.filled(&of_family(CAME_IN, v6), &kind_of_pair(v6), came_in);
+        let bound = flows.bound.iter().filter(|at| at.is_ipv6() == v6);
+        let bound = bound.map(|at| format!(r#"{{"concat":["udp","{}",{}]}}"#, at.ip(), at.port()));
+        let [protocol, address, port, ..] = kind_of_pair(v6);
+        table.filled(&of_family(OLDER_SOCKETS, v6), &[protocol, address, port], bound.collect());
+    }
+    let port = |(protocol, port): &(Protocol, u16)| {
+        let protocol = if *protocol == Protocol::Tcp { "tcp" } else { "udp" };
+        format!(r#"{{"concat":["{protocol}",{port}]}}"#)
+    };
+    table.filled(OLDER_PORTS, &KIND_OF_PORT, flows.ports.iter().map(port).collect());
+    if !flows.ports.is_empty() || !flows.bound.is_empty() {
+        table.chain(OLDER);
+        let sources = sources(table, guard);
+        table.rules(OLDER, sources);
+    }
+}
+
+/// Applies `verdict` to packets of these flows, which a set has by both ends.
+fn of_pairs(set: &str, flows: [&[Connection]; 2], way: Way, verdict: &Value) -> Vec<Rule> {
+    let has = |v6: &bool| flows.concat().iter().any(|flow| flow.remote.is_ipv6() == *v6);
+    let of_pairs = |v6: bool| {
+        let known = json!(format!("@{}", of_family(set, v6)));
+        vec![equals(pair(v6, way), known), verdict.clone()]
+    };
+    [false, true].into_iter().filter(has).map(of_pairs).collect()
+}
+
+fn of_older_flows(flows: &Flows, way: Way, verdict: &Value) -> Vec<Rule> {
+    of_pairs(OLDER_FLOWS, [&flows.tcp, &flows.udp], way, verdict)
+}
+
+fn of_those_that_came_in(flows: &Flows, way: Way, verdict: &Value) -> Vec<Rule> {
+    of_pairs(CAME_IN, [&flows.incoming, &[]], way, verdict)
+}
+
+/// Applies `verdict` to packets of sockets from before the guard whose other end is not known.
+fn of_older_sockets(flows: &Flows, way: Way, verdict: &Value) -> Vec<Rule> {
+    let has = |v6: &bool| flows.bound.iter().any(|at| at.is_ipv6() == *v6);
+    let bound = |v6: bool| {
+        let [address, port] = way.local();
+        let ip = if v6 { "ip6" } else { "ip" };
+        let fields = [meta("l4proto"), payload(ip, address), payload("th", port)];
+        let known = json!(format!("@{}", of_family(OLDER_SOCKETS, v6)));
+        vec![equals(json!({ "concat": fields }), known), verdict.clone()]
+    };
+    let ports = || {
+        let known = json!(format!("@{OLDER_PORTS}"));
+        vec![equals(port(way), known), verdict.clone()]
+    };
+    let ports = (!flows.ports.is_empty()).then(ports);
+    [false, true].into_iter().filter(has).map(bound).chain(ports).collect()
+}
+
 /// Drops packets from the tunnel's destinations, which arrived on another link.
-pub(super) fn sources(table: &mut Table, guard: &GuardRules) -> Vec<Rule> {
+fn sources(table: &mut Table, guard: &GuardRules) -> Vec<Rule> {
     let opening = &guard.opening;
     let lan = opening.lan.iter().filter(|_| opening.allow_lan);
     let all = opening.destinations.iter().chain(&guard.routes);

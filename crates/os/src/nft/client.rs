@@ -30,12 +30,12 @@ use serde_json::{Value, json};
 
 use super::{
     begun::{
-        DESTINATIONS, FORWARDED, INCOMING, OLDER, REFUSED, answers, forwarded, incoming, no_reply,
-        note_strangers, older, refuse_askers, replies, reply_of, sources,
+        DESTINATIONS, FORWARDED, INCOMING, REFUSED, answers, forwarded, incoming, name_older,
+        no_reply, note_strangers, older, refuse_askers, replies, reply_of,
     },
     packets::{Rule, Sockets, Way, excluded, kind_of_destination, of_flows, on_link, socket},
     ruleset::{
-        NetworkSet, Table, accept, address, ct, drop, equals, goto, jump, matches, meta,
+        FilledSet, Table, accept, address, ct, drop, equals, goto, jump, matches, meta,
         networks_by_family, payload, refuse, remove_of, set,
     },
 };
@@ -77,7 +77,7 @@ const SOURCE_NAT: i32 = 100;
 const FRAGMENT: u32 = 0x3fff;
 
 /// The kill switch: three chains with the policy drop.
-pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> (Vec<Value>, Vec<NetworkSet>) {
+pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> (Vec<Value>, Vec<FilledSet>) {
     let mut table = Table::new("inet", KILL_SWITCH_TABLE);
     for hook in ["output", "input", "forward"] {
         table.base_chain(hook, "filter", (hook, FILTER), "drop");
@@ -110,12 +110,10 @@ pub(super) fn guard(
     guard: &GuardRules,
     flows: Option<&Flows>,
     sockets: Sockets,
-) -> (Vec<Value>, Vec<NetworkSet>) {
+) -> (Vec<Value>, Vec<FilledSet>) {
     let mut table = Table::new("inet", GUARD_TABLE);
-    if flows.is_some_and(|flows| !flows.bound.is_empty()) {
-        table.chain(OLDER);
-        let sources = sources(&mut table, guard);
-        table.rules(OLDER, sources);
+    if let Some(flows) = flows {
+        name_older(&mut table, flows, guard);
     }
     table.base_chain("fragments", "filter", ("prerouting", FRAGMENTS), "accept");
     table.rules("fragments", foreign_fragments(guard));

@@ -32,7 +32,7 @@ use serde_json::Value;
 
 pub(crate) use self::listing::{entries, has_key, text};
 pub(crate) use self::ruleset::{Table, drop, equals, meta, payload, remove as remove_table};
-use self::{packets::Sockets, ruleset::NetworkSet};
+use self::{packets::Sockets, ruleset::FilledSet};
 use crate::{
     error::Error,
     plan::{
@@ -292,10 +292,10 @@ pub(crate) fn run(what: &'static str, commands: Vec<Value>) -> Result<(), Error>
 fn run_with_sets(
     what: &'static str,
     commands: Vec<Value>,
-    sets: &[NetworkSet],
+    sets: &[FilledSet],
 ) -> Result<(), Error> {
     let whole = run_text(what, ruleset::text(&commands, sets));
-    let is_large = sets.iter().map(NetworkSet::len).sum::<usize>() > SET_PART_MAX;
+    let is_large = sets.iter().map(FilledSet::len).sum::<usize>() > SET_PART_MAX;
     if !is_large || !matches!(whole, Err(Error::NftRefused { .. })) {
         return whole;
     }

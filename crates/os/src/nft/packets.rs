@@ -1,7 +1,5 @@
 //! What rules of a client say of a packet: its direction, its ends, its networks.
 
-use std::net::SocketAddr;
-
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -40,6 +38,10 @@ impl Way {
         if matches!(self, Self::In) { ["daddr", "dport"] } else { ["saddr", "sport"] }
     }
 
+    pub(super) const fn opposite(self) -> Self {
+        if matches!(self, Self::In) { Self::Out } else { Self::In }
+    }
+
     /// Both ends of a connection, the one that sends first.
     pub(super) const fn ends<T: Copy>(self, local: T, remote: T) -> [T; 2] {
         if matches!(self, Self::In) { [remote, local] } else { [local, remote] }
@@ -72,23 +74,8 @@ pub(super) fn of_flows(
     [false, true].into_iter().filter_map(of_family).collect()
 }
 
-/// Applies `verdict` to packets of UDP sockets with these addresses.
-pub(super) fn of_sockets(sockets: &[SocketAddr], way: Way, verdict: &Value) -> Vec<Rule> {
-    let of_family = |v6: bool| {
-        let sockets = sockets.iter().filter(|socket| socket.is_ipv6() == v6);
-        let concat = |at: &SocketAddr| json!({ "concat": [at.ip().to_string(), at.port()] });
-        let ends: Vec<Value> = sockets.map(concat).collect();
-        let [address, port] = way.local();
-        let ip = if v6 { "ip6" } else { "ip" };
-        let fields = json!({ "concat": [payload(ip, address), payload("udp", port)] });
-        let rule = vec![equals(fields, json!({ "set": ends })), verdict.clone()];
-        (!ends.is_empty()).then_some(rule)
-    };
-    [false, true].into_iter().filter_map(of_family).collect()
-}
-
-/// The same for excluded networks, which are in named sets: there may be thousands, and both
-/// directions share a set.
+/// Accepts packets to (or from) excluded networks, which are in named sets: there may be thousands,
+/// and both directions share a set.
 pub(super) fn excluded(table: &mut Table, name: &str, way: Way, networks: &[IpNet]) -> Vec<Rule> {
     let mut rule = |family: Vec<IpNet>| {
         if family.iter().any(|net| net.prefix_len() == 0) {

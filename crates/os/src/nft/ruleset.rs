@@ -24,48 +24,20 @@ pub(super) fn replace(table: &str) -> Vec<Value> {
     commands
 }
 
-/// A named set of networks of one family, which do not overlap.
-pub(super) struct NetworkSet {
+/// A named set, with its elements as text: as JSON values, thousands of them would take tens of
+/// megabytes.
+pub(super) struct FilledSet {
     table: &'static str,
     name: String,
-    networks: Vec<IpNet>,
+    elements: Vec<String>,
 }
 
-/// One transaction as text. The networks of sets are written directly, because as JSON values
-/// thousands of them would take tens of megabytes.
-pub(super) fn text(commands: &[Value], sets: &[NetworkSet]) -> String {
+/// One transaction as text.
+pub(super) fn text(commands: &[Value], sets: &[FilledSet]) -> String {
     let commands = commands.iter().map(Value::to_string);
     // Elements follow the commands that make their sets.
-    let commands: Vec<String> = commands.chain(sets.iter().map(NetworkSet::fill)).collect();
+    let commands: Vec<String> = commands.chain(sets.iter().map(FilledSet::fill)).collect();
     format!(r#"{{"nftables":[{}]}}"#, commands.join(","))
-}
-
-impl NetworkSet {
-    /// The command that adds the networks to the set.
-    fn fill(&self) -> String {
-        let Self { table, name, networks } = self;
-        let element = |net: &IpNet| {
-            let (address, length) = (net.network(), net.prefix_len());
-            format!(r#"{{"prefix":{{"addr":"{address}","len":{length}}}}}"#)
-        };
-        let elements: Vec<String> = networks.iter().map(element).collect();
-        let elements = elements.join(",");
-        let set = format!(r#""family":"inet","table":"{table}","name":"{name}""#);
-        format!(r#"{{"add":{{"element":{{{set},"elem":[{elements}]}}}}}}"#)
-    }
-
-    /// The same set with at most `max` of its networks each.
-    pub(super) fn parts(&self, max: usize) -> impl Iterator<Item = Self> {
-        let (table, name) = (self.table, &self.name);
-        self.networks.chunks(max).map(move |part| {
-            let (name, networks) = (name.clone(), part.to_vec());
-            Self { table, name, networks }
-        })
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.networks.len()
-    }
 }
 
 /// Changes a table in place of replacing it, so that the sets that packets fill stay. `commands`
@@ -98,12 +70,35 @@ fn is_same_set(listed: &Value, wanted: &Value) -> bool {
     listed["timeout"].is_u64() && ["name", "type", "size", "timeout"].into_iter().all(same)
 }
 
+impl FilledSet {
+    /// The command that adds the elements to the set.
+    fn fill(&self) -> String {
+        let Self { table, name, elements } = self;
+        let elements = elements.join(",");
+        let set = format!(r#""family":"inet","table":"{table}","name":"{name}""#);
+        format!(r#"{{"add":{{"element":{{{set},"elem":[{elements}]}}}}}}"#)
+    }
+
+    /// The same set with at most `max` of its elements each.
+    pub(super) fn parts(&self, max: usize) -> impl Iterator<Item = Self> {
+        let (table, name) = (self.table, &self.name);
+        self.elements.chunks(max).map(move |part| {
+            let (name, elements) = (name.clone(), part.to_vec());
+            Self { table, name, elements }
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.elements.len()
+    }
+}
+
 /// A table that replaces one of the same name, built rule by rule.
 pub(crate) struct Table {
     family: &'static str,
     name: &'static str,
     commands: Vec<Value>,
-    sets: Vec<NetworkSet>,
+    sets: Vec<FilledSet>,
 }
 
 impl Table {
@@ -147,8 +142,24 @@ impl Table {
             "family": self.family, "table": self.name, "name": name,
             "type": if v6 { "ipv6_addr" } else { "ipv4_addr" }, "flags": ["interval"],
         } } }));
-        self.sets.push(NetworkSet { table: self.name, name, networks: networks.to_vec() });
+        let element = |net: &IpNet| {
+            let (address, length) = (net.network(), net.prefix_len());
+            format!(r#"{{"prefix":{{"addr":"{address}","len":{length}}}}}"#)
+        };
+        let elements = networks.iter().map(element).collect();
+        self.sets.push(FilledSet { table: self.name, name, elements });
         reference
+    }
+
+    /// Adds a set with elements of several fields, as text, unless there are none.
+    pub(super) fn filled(&mut self, name: &str, kind: &[&str], elements: Vec<String>) {
+        if elements.is_empty() {
+            return;
+        }
+        self.commands.push(json!({ "add": { "set": {
+            "family": self.family, "table": self.name, "name": name, "type": kind,
+        } } }));
+        self.sets.push(FilledSet { table: self.name, name: name.to_owned(), elements });
     }
 
     /// Adds a set of protocols, addresses and ports of one family, which rules fill. It has room
@@ -184,7 +195,7 @@ impl Table {
     }
 
     /// The commands, and the sets to fill.
-    pub(super) fn into_commands_and_sets(self) -> (Vec<Value>, Vec<NetworkSet>) {
+    pub(super) fn into_commands_and_sets(self) -> (Vec<Value>, Vec<FilledSet>) {
         (self.commands, self.sets)
     }
 }

@@ -8,15 +8,17 @@
 //! - A TCP connection came in if a listener takes connections to its local address and port. Any
 //!   other was begun here.
 //! - A connected UDP socket began its flow. So did a socket without a connection that is bound to
-//!   an address of a link and to a port that the kernel hands out (calls and games have these).
-//!   Any other UDP socket waits for whoever comes.
+//!   a link or an address of one, and to a port that the kernel hands out (calls and games have
+//!   these). Any other UDP socket waits for whoever comes.
 //!
 //! Flows that were begun here end if their destination is in the tunnel. TCP connections that came
-//! in go on. Limits: a connection that leaves from a listening port counts as one that came in;
-//! one whose listener was closed counts as begun here. Multicast does not count.
+//! in go on. The guard names a bounded number of flows, so that no user of this host can fill it:
+//! the users with the most are named last, by the ports of their flows. Limits: a connection that
+//! leaves from a listening port counts as one that came in; one whose listener was closed counts as
+//! begun here. Multicast does not count.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
 };
@@ -33,9 +35,12 @@ use crate::{
     netlink::sockets::{self, Protocol, Socket},
 };
 
-/// Connections of each kind that the guard can name. Each takes some 300 bytes of the table's
-/// listing, which is read after every change of the host.
+/// Flows of each kind that the guard names by both ends. Each takes some 100 bytes of the kernel's
+/// memory. With fewer, more visitors of busy servers lose their connections. With more, a change of
+/// the guard takes longer.
 const FLOWS_MAX: usize = 4_096;
+/// The user whose flows are named before those of others. Whoever can be root needs no such trick.
+const ROOT: u32 = 0;
 /// The ports that the kernel hands out to sockets that ask for none (ip-sysctl.rst), and its
 /// default.
 const PORTS: &str = "ipv4/ip_local_port_range";
@@ -59,76 +64,106 @@ pub(crate) struct Flows {
     pub(crate) udp: Vec<Connection>,
     /// UDP sockets that are bound to an address and not connected.
     pub(crate) bound: Vec<SocketAddr>,
+    /// Ports of UDP sockets that are bound to a link alone, and of flows that are too many to name.
+    pub(crate) ports: Vec<(Protocol, u16)>,
     /// TCP connections that came in.
     pub(crate) incoming: Vec<Connection>,
     /// Connections that stay outside the tunnel on purpose.
     kept: usize,
+    /// Connections that end.
+    ended: usize,
 }
+
+/// Flows with the users that they belong to.
+type OfUsers<T> = Vec<(u32, T)>;
 
 impl Flows {
     /// The flows of these sockets. `leads_in` tells whether a destination is in the tunnel.
     fn of(
         sockets: &[Socket],
         guard: &Guard,
-        ports: &RangeInclusive<u16>,
+        handed_out: &RangeInclusive<u16>,
         leads_in: impl Fn(IpAddr) -> bool,
     ) -> Self {
-        let listening = sockets.iter().filter(|socket| socket.listens);
-        let listening: BTreeSet<(SocketAddr, bool)> =
-            listening.map(|socket| (socket.local, socket.v6_only)).collect();
-        let came_in = |local: SocketAddr| {
-            let has =
-                |ip, v6_only| listening.contains(&(SocketAddr::new(ip, local.port()), v6_only));
-            let [any_v4, any_v6]: [IpAddr; 2] = [[0; 4].into(), [0; 16].into()];
-            let of_family = if local.is_ipv4() { has(any_v4, false) } else { has(any_v6, true) };
-            of_family || has(any_v6, false) || has(local.ip(), false) || has(local.ip(), true)
-        };
-        let mut flows = Self::default();
+        let came_in = listeners(sockets);
+        let (mut flows, mut ports) = (Self::default(), Vec::new());
+        let (mut tcp, mut udp, mut incoming) = (OfUsers::new(), OfUsers::new(), OfUsers::new());
+        let mut bound = OfUsers::new();
         for socket in sockets.iter().filter(|socket| !socket.listens && socket.mark != MARK) {
+            let (protocol, user) = (socket.protocol, socket.user);
             let local = SocketAddr::new(socket.local.ip(), socket.local.port());
-            if !is_on_link(local.ip()) || guard.addresses.contains(&local.ip()) {
-                continue;
-            }
             let Some(remote) = socket.remote else {
-                if socket.protocol == Protocol::Udp && ports.contains(&local.port()) {
-                    flows.bound.push(local);
+                if protocol == Protocol::Tcp || !handed_out.contains(&local.port()) {
+                    continue;
+                } else if local.ip().is_unspecified() && socket.is_on_device {
+                    ports.push((protocol, local.port()));
+                } else if is_on_link(local.ip()) && !guard.addresses.contains(&local.ip()) {
+                    bound.push((user, local));
                 }
                 continue;
             };
             let connection =
                 Connection { local, remote: SocketAddr::new(remote.ip(), remote.port()) };
-            if !is_on_link(remote.ip()) || !leads_in(remote.ip()) {
+            let is_beside = is_on_link(local.ip()) && !guard.addresses.contains(&local.ip());
+            if !is_beside || !is_on_link(remote.ip()) || !leads_in(remote.ip()) {
                 continue;
             } else if guard.opening.kept.contains(&connection) {
                 flows.kept += 1;
-            } else if socket.protocol == Protocol::Udp {
-                flows.udp.push(connection);
+            } else if protocol == Protocol::Udp {
+                udp.push((user, connection));
             } else if guard.keep_incoming && came_in(local) {
-                flows.incoming.push(connection);
+                incoming.push((user, connection));
             } else {
-                flows.tcp.push(connection);
+                tcp.push((user, connection));
             }
         }
-        // Sockets may share their addresses, and a set has no entry twice.
-        [&mut flows.tcp, &mut flows.udp, &mut flows.incoming].into_iter().for_each(unique);
-        unique(&mut flows.bound);
+        let mut named = |protocol, flows: OfUsers<Connection>| {
+            let (named, rest) = share(flows);
+            ports.extend(rest.iter().map(|flow| (protocol, flow.local.port())));
+            (named.len() + rest.len(), named)
+        };
+        let ended;
+        (flows.ended, flows.tcp) = named(Protocol::Tcp, tcp);
+        (ended, flows.udp) = named(Protocol::Udp, udp);
+        flows.ended += ended;
+        let (bound, rest) = share(bound);
+        ports.extend(rest.iter().map(|local| (Protocol::Udp, local.port())));
+        unique(&mut ports);
+        (flows.bound, flows.ports) = (bound, ports);
+        // The rest of these ends.
+        (flows.incoming, _) = share(incoming);
         flows
     }
+}
 
-    /// How many connections end with the guard.
-    fn ended(&self) -> usize {
-        self.tcp.len() + self.udp.len()
+/// Tells whether a listener takes TCP connections to a local address.
+fn listeners(sockets: &[Socket]) -> impl Fn(SocketAddr) -> bool {
+    let listening = sockets.iter().filter(|socket| socket.listens);
+    let listening: BTreeSet<(SocketAddr, bool)> =
+        listening.map(|socket| (socket.local, socket.v6_only)).collect();
+    move |local: SocketAddr| {
+        let has = |ip, v6_only| listening.contains(&(SocketAddr::new(ip, local.port()), v6_only));
+        let [any_v4, any_v6]: [IpAddr; 2] = [[0; 4].into(), [0; 16].into()];
+        let of_family = if local.is_ipv4() { has(any_v4, false) } else { has(any_v6, true) };
+        of_family || has(any_v6, false) || has(local.ip(), false) || has(local.ip(), true)
     }
+}
 
-    /// Refuses more flows than the guard can name. Of those that came in, the rest ends.
-    fn within_bounds(mut self) -> Result<Self, Error> {
-        let most = [self.tcp.len(), self.udp.len(), self.bound.len()].into_iter().max();
-        if most.is_some_and(|most| most > FLOWS_MAX) {
-            return Err(Error::TooManyFlows { max: FLOWS_MAX });
-        }
-        self.incoming.truncate(FLOWS_MAX);
-        Ok(self)
+/// The flows that the guard names, and the rest. Root's come first, then those of the users with
+/// the fewest, so that no user's flows take the room of others.
+fn share<T: Ord>(mut flows: OfUsers<T>) -> (Vec<T>, Vec<T>) {
+    unique(&mut flows);
+    let mut counts = BTreeMap::<u32, usize>::new();
+    for (user, _) in &flows {
+        *counts.entry(*user).or_default() += 1;
     }
+    flows.sort_by_key(|(user, _)| (*user != ROOT, counts.get(user).copied()));
+    let mut named: Vec<T> = flows.into_iter().map(|(_, flow)| flow).collect();
+    let mut rest = named.split_off(named.len().min(FLOWS_MAX));
+    // Sockets may share their addresses, and a set has no entry twice.
+    unique(&mut named);
+    unique(&mut rest);
+    (named, rest)
 }
 
 fn unique<T: Ord>(entries: &mut Vec<T>) {
@@ -198,7 +233,7 @@ impl Older {
             return;
         }
         self.taken = None;
-        match read(guard, items).and_then(Flows::within_bounds) {
+        match read(guard, items) {
             Ok(flows) => {
                 (self.taken, self.unread) = (Some(Taken { destinations, local, flows }), None);
             }
@@ -211,7 +246,7 @@ impl Older {
     }
 
     pub(super) fn ended(&self) -> usize {
-        self.flows().map_or(0, Flows::ended)
+        self.flows().map_or(0, |flows| flows.ended)
     }
 
     pub(super) fn unread(&self) -> Option<&Error> {

@@ -1,6 +1,8 @@
 use super::*;
 use crate::plan::Opening;
 
+const USER: u32 = 1_000;
+
 fn at(at: &str) -> SocketAddr {
     at.parse().unwrap()
 }
@@ -13,6 +15,8 @@ fn socket(protocol: Protocol, local: &str, remote: Option<&str>) -> Socket {
         listens: false,
         v6_only: false,
         mark: 0,
+        is_on_device: false,
+        user: USER,
     }
 }
 
@@ -77,9 +81,9 @@ fn connections_that_came_in_have_a_listener_and_others_end() {
     assert_eq!(of(&found.incoming), [22, 80, 443]);
     assert_eq!(of(&found.tcp), [40_000], "a listener elsewhere, and shared addresses");
     assert_eq!(of(&found.udp), [50_000, 80], "connected, whoever else has the port");
-    assert_eq!((found.kept, found.ended()), (1, 3));
+    assert_eq!((found.kept, found.ended), (1, 3));
     let none = flows(&sockets, &Guard { keep_incoming: false, ..guard });
-    assert_eq!((none.kept, none.ended(), none.incoming.len()), (1, 6, 0));
+    assert_eq!((none.kept, none.ended, none.incoming.len()), (1, 6, 0));
 }
 
 #[test]
@@ -115,23 +119,52 @@ fn udp_without_a_connection_is_this_hosts_if_its_port_was_handed_out() {
         socket(Protocol::Udp, "10.7.0.2:40000", None),
         socket(Protocol::Tcp, "192.0.2.7:40001", None),
     ];
+    let on_device = |socket: &Socket| Socket { is_on_device: true, ..*socket };
+    let devices = ["0.0.0.0:40002", "[::]:40003", "0.0.0.0:68", "127.0.0.1:40004", "[::]:40003"];
+    let devices = devices.map(|local| on_device(&socket(Protocol::Udp, local, None)));
+    let sockets = [&sockets[..], &devices].concat();
     let found = flows(&sockets, &guard());
+    assert_eq!(found.ports, [40_002, 40_003].map(|port| (Protocol::Udp, port)), "on a link alone");
     assert_eq!(found.bound, ["192.0.2.7:40000", "[2001:db8::7]:40000"].map(at));
-    assert_eq!(found.ended(), 0);
+    assert_eq!(found.ended, 0);
 }
 
+/// A user with more flows than the guard can name fills it for nobody else, and has no connection
+/// that it does not end.
 #[test]
-fn more_flows_than_can_be_named_are_refused() {
-    let own = |port| Connection {
-        local: at("192.0.2.7:1"),
-        remote: SocketAddr::new([1; 4].into(), port),
+fn flows_that_are_too_many_to_name_are_those_of_the_users_with_most() {
+    let many = FLOWS_MAX + 100;
+    let of = |user, protocol, port: usize| {
+        let local = format!("192.0.2.7:{}", 10_000 + port);
+        Socket { user, ..socket(protocol, &local, Some("198.51.100.9:5000")) }
     };
-    let most = |count: usize| (0..count).map(|n| own(n as u16)).collect::<Vec<_>>();
-    let with = |count| Flows { udp: most(count), ..Flows::default() };
-    assert!(with(FLOWS_MAX).within_bounds().is_ok());
-    assert!(with(FLOWS_MAX + 1).within_bounds().is_err());
-    let incoming = Flows { incoming: most(FLOWS_MAX + 1), ..Flows::default() };
-    assert_eq!(incoming.within_bounds().unwrap().incoming.len(), FLOWS_MAX);
+    let mut sockets = vec![listener("0.0.0.0:22")];
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        sockets.extend((0..many).map(|port| of(USER, protocol, port)));
+        sockets.extend([of(ROOT, protocol, 50_001), of(USER + 1, protocol, 50_002)]);
+    }
+    sockets.extend((0..many).map(|n| {
+        let remote = SocketAddr::new([198, 51, (n >> 8) as u8, n as u8].into(), 5_000);
+        Socket { remote: Some(remote), ..of(USER, Protocol::Udp, 50_003) }
+    }));
+    let visitor =
+        |user, remote: &str| Socket { user, ..socket(Protocol::Tcp, "192.0.2.7:22", Some(remote)) };
+    sockets.extend((1..=many).map(|port| visitor(USER, &format!("198.51.100.8:{port}"))));
+    sockets.extend([visitor(ROOT, "203.0.114.5:1"), visitor(USER + 1, "203.0.114.5:2")]);
+    let found = flows(&sockets, &guard());
+    for (protocol, named) in [(Protocol::Tcp, &found.tcp), (Protocol::Udp, &found.udp)] {
+        assert_eq!(named.len(), FLOWS_MAX);
+        let has = |port| named.iter().any(|flow| flow.local.port() == port);
+        assert!(has(60_001) && has(60_002), "{protocol:?}: of users with few");
+        let ends = |port| has(port) || found.ports.contains(&(protocol, port));
+        let all = 10_000..10_000 + u16::try_from(many).unwrap();
+        assert!(all.clone().all(ends), "{protocol:?}: each ends");
+        assert!(!all.clone().all(has), "{protocol:?}: too many to name");
+    }
+    assert_eq!(found.ended, many * 3 + 4);
+    assert_eq!(found.incoming.len(), FLOWS_MAX);
+    let goes_on = |remote| found.incoming.iter().any(|flow| flow.remote == at(remote));
+    assert!(goes_on("203.0.114.5:1") && goes_on("203.0.114.5:2"), "visitors of other users");
 }
 
 #[test]

@@ -272,11 +272,16 @@ impl Applier {
 
     /// Makes the change of the entry `at`. The first `count` entries are those of the plan.
     fn install(&mut self, netlink: &mut Netlink, at: usize, count: usize) -> Result<(), Error> {
+        self.read_older(at, count);
+        install(netlink, &self.entries[at].entry, &self.places, self.older.flows())
+    }
+
+    /// Reads the host's sockets, if the entry `at` is a guard that does not know them.
+    fn read_older(&mut self, at: usize, count: usize) {
         if let Item::Guard(guard) = &self.entries[at].entry.item {
             let of_plan = self.entries[..count].iter().map(|held| &held.entry.item);
             self.older.take(guard, &of_plan.collect::<Vec<_>>());
         }
-        install(netlink, &self.entries[at].entry, &self.places, self.older.flows())
     }
 
     fn items(&self) -> Vec<&Item> {

@@ -78,6 +78,7 @@ impl Applier {
             }
             let standing = self.standing(at, &present)?;
             if standing == Standing::InPlace {
+                self.answer_again(at, &mut netlink)?;
                 continue;
             }
             let item = self.entries[at].entry.item.clone();
@@ -95,6 +96,20 @@ impl Applier {
             found.push(Deviation::new(&item, standing, outcome));
         }
         Ok(found)
+    }
+
+    /// Installs a guard once more that did not know the host's sockets, if they can be read now. It
+    /// answers nobody until then.
+    fn answer_again(&mut self, at: usize, netlink: &mut Netlink) -> Result<(), Error> {
+        let is_guard = matches!(self.entries[at].entry.item, Item::Guard(_));
+        if is_guard && self.older.unread().is_some() {
+            self.read_older(at, self.entries.len());
+            if self.older.unread().is_none() {
+                self.install(netlink, at, self.entries.len())?;
+                self.entries[at].listing = None;
+            }
+        }
+        Ok(())
     }
 
     /// Whether this item is name servers that could not be set so far.
