@@ -204,6 +204,103 @@ fn a_guard_that_is_set_anew_remembers_who_was_refused() {
     });
 }
 
+/// The first of some ports that the kernel does not hand out.
+const SERVER_PORT: u16 = 27_015;
+
+/// Servers of the client, each by its address or the link: the family, the port and the socket.
+fn servers() -> Vec<(usize, u16, UdpSocket)> {
+    let open = || {
+        let kinds = [(0, true), (0, false), (1, false), (0, true)].into_iter().zip(SERVER_PORT..);
+        let open = kinds.map(|((family, by_link), port)| {
+            let (socket, _) = choosing(family, port, by_link, false);
+            socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+            (family, port, socket)
+        });
+        open.collect()
+    };
+    inside("client", open).join().unwrap()
+}
+
+#[test]
+fn servers_that_ask_or_answer_a_broadcast_keep_their_visitors() {
+    in_namespace("servers_that_ask_or_answer_a_broadcast_keep_their_visitors", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("servers that ask");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        let neighbour = Neighbour::new();
+        let bind = || ["198.51.100.80:54", "[2001:db8:b::2]:54"].map(UdpSocket::bind);
+        let visitors = inside("router", bind).join().unwrap().map(Result::unwrap);
+        let client = up(&lab, "");
+        let servers = servers();
+        let ask = |servers: &[(usize, u16, UdpSocket)]| {
+            for (family, _, server) in servers {
+                let _ = server.send_to(b"heartbeat", REMOTE[*family]);
+            }
+        };
+        let (_, port, answering) = servers.last().unwrap();
+        ask(&servers[..3]);
+        neighbour.sockets[0].set_broadcast(true).unwrap();
+        neighbour.sockets[0].send_to(b"who is there?", ("203.0.113.255", *port)).unwrap();
+        let (_, from) = answering.recv_from(&mut [0; 20]).expect("the broadcast arrives");
+        assert_eq!(from.to_string(), REMOTE[0]);
+        let _ = answering.send_to(b"a server", from);
+        assert_eq!(neighbour.in_clear(), [""; 0], "heartbeats and the answer");
+        for (family, port, server) in &servers {
+            let (visitor, own) = (&visitors[*family], (OWN[*family], *port));
+            visitor.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            // The first packet of IPv6 may get lost while the router looks for the client.
+            wait_until("a visitor comes and may be answered", || {
+                visitor.send_to(b"visitor", own).unwrap();
+                let came = server.recv_from(&mut [0; 20]);
+                came.is_ok_and(|(_, from)| server.send_to(b"welcome", from).is_ok())
+            });
+            let got = visitor.recv(&mut [0; 20]).expect("the visitor is answered");
+            assert_eq!(got, 7, "{own:?}");
+        }
+        neighbour.in_clear();
+        neighbour.forge(SERVER_PORT);
+        ask(&servers);
+        assert_eq!(neighbour.in_clear(), [""; 0], "to those that the servers asked");
+        assert_eq!(client.terminate(), Some(0));
+    });
+}
+
+/// One user's sockets, each of which asks: more than are known by both ends.
+#[test]
+fn a_user_that_asks_from_many_ports_opens_nothing_for_others() {
+    in_namespace("a_user_that_asks_from_many_ports_opens_nothing_for_others", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("many askers");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        let neighbour = Neighbour::new();
+        let client = up(&lab, "");
+        let ask = || {
+            for family in [0, 1] {
+                for port in 2_000..19_000 {
+                    let (socket, to) = choosing(family, port, false, false);
+                    let _ = socket.send_to(b"x", to);
+                }
+            }
+        };
+        inside("client", ask).join().unwrap();
+        for first in [FIRST_PORT, SERVER_PORT] {
+            let programs = all_choosing(first);
+            speak_all(&programs);
+            neighbour.in_clear();
+            neighbour.forge(first);
+            speak_all(&programs);
+            assert_eq!(neighbour.in_clear(), [""; 0], "ports from {first}");
+        }
+        assert_eq!(client.terminate(), Some(0));
+    });
+}
+
 /// A SYN, and with `signed` one that no closed port answers: with an MD5 option (RFC 2385).
 fn syn(from: SocketAddr, to: SocketAddr, signed: bool) -> Vec<u8> {
     let mut segment = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();

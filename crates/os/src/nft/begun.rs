@@ -5,10 +5,12 @@
 //! or a forwarded port on another link. Other protocols begin nothing.
 //!
 //! A neighbour may forge the packet that would begin a connection, and a program that chooses its
-//! link may then use it. So nothing begins at a local port whose own packet was refused lately:
-//! such a socket asks, and does not serve. A SYN as a reply ends what a forged SYN began. Limits:
+//! link may then use it. So nothing begins at a local port whose own packet was refused lately, if
+//! the kernel hands that port out: such a socket asks, and does not serve. At other ports, nothing
+//! begins from where such a packet went. A SYN as a reply ends what a forged SYN began. Limits:
 //! without `CONFIG_NFT_SOCKET`, a UDP packet to no socket begins a connection, too. A socket is not
-//! known before its first packet.
+//! known before its first packet. A server that asks from a port that the kernel hands out has no
+//! visitors for a while.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +20,8 @@ use serde_json::{Value, json};
 use super::{
     packets::{Rule, Sockets, Way, excluded, kind_of_destination, of_flows, on_link, socket},
     ruleset::{
-        Table, accept, address, ct, drop, equals, goto, matches, meta, networks_by_family, payload,
-        refuse, set,
+        Table, accept, address, ct, drop, equals, goto, jump, matches, meta, networks_by_family,
+        payload, refuse, set,
     },
 };
 use crate::{
@@ -48,42 +50,45 @@ const OLDER_PORTS: &str = "older_ports";
 const TCP_FLAGS: u32 = 0x17;
 const TCP_SYN: u32 = 0x02;
 
-/// Sets of the protocols, local addresses and ports whose own packets were refused.
-const ASKERS: &str = "askers";
+/// Sets of those whose own packets were refused: of protocols and local ports, and of the protocols
+/// and both ends of packets.
+const ASKER_PORTS: &str = "asker_ports";
+const ASKER_PAIRS: &str = "asker_pairs";
 /// Seconds after which an asker that is silent is forgotten. With less, a program that asks rarely
 /// could be answered in clear. With more, a port that a server takes over has no visitors for long.
 const ASKERS_SECONDS: u32 = 3_600;
-/// Askers of each family that are known. Each takes some 100 bytes.
-const ASKERS_MAX: u32 = 16_384;
+/// Room for all ports of UDP and TCP in each family, so that no user of this host can fill it. Each
+/// takes some 100 bytes.
+const ASKER_PORTS_MAX: u32 = 2 << 16;
+/// Pairs of each family that are known. If there are more, their ports are noted: then servers that
+/// also ask have no visitors for a while, and nothing leaves in clear.
+const ASKER_PAIRS_MAX: u32 = 1 << 14;
 
 /// The chain that notes who was refused, and refuses.
 pub(super) const REFUSED: &str = "refused";
+/// The chain that notes who asks.
+const ASKS: &str = "asks";
 
-/// Makes the sets of askers, and the chain that refuses packets of this host.
-pub(super) fn refuse_askers(table: &mut Table) {
+/// Makes the sets of askers, and the chains that note them and refuse packets of this host.
+pub(super) fn refuse_askers(table: &mut Table, flows: Option<&Flows>) {
+    table.chain(ASKS);
     for v6 in [false, true] {
-        table.endpoints(&askers(v6), v6, ASKERS_MAX, ASKERS_SECONDS);
+        let [ports, pairs] = [ASKER_PORTS, ASKER_PAIRS].map(|set| of_family(set, v6));
+        table.filled_by_rules(&ports, &KIND_OF_PORT, ASKER_PORTS_MAX, ASKERS_SECONDS);
+        table.filled_by_rules(&pairs, &kind_of_pair(v6), ASKER_PAIRS_MAX, ASKERS_SECONDS);
+        table.rules(ASKS, note_asker(v6, flows));
     }
     table.chain(REFUSED);
-    for v6 in [false, true] {
-        table.rules(REFUSED, asks().map(|asks| [asks, note_asker(v6)].concat()));
-    }
+    table.rules(REFUSED, asks().map(|asks| [asks, vec![jump(ASKS)]].concat()));
     table.rules(REFUSED, [vec![refuse()]]);
-}
-
-fn askers(v6: bool) -> String {
-    of_family(ASKERS, v6)
-}
-
-/// The protocol, the local address and its port, in packets of this direction.
-fn endpoint(v6: bool, way: Way) -> Value {
-    let [address, port] = way.local();
-    let ip = if v6 { "ip6" } else { "ip" };
-    json!({ "concat": [meta("l4proto"), payload(ip, address), payload("th", port)] })
 }
 
 fn of_family(set: &str, v6: bool) -> String {
     format!("{set}_v{}", if v6 { 6 } else { 4 })
+}
+
+fn is_of_family(v6: bool) -> Value {
+    equals(meta("nfproto"), json!(if v6 { "ipv6" } else { "ipv4" }))
 }
 
 /// The types of the fields of [`port`].
@@ -117,10 +122,28 @@ fn asks() -> [Rule; 2] {
     [vec![is_udp, equals(ct("direction"), json!("original"))], vec![is_syn()]]
 }
 
-fn note_asker(v6: bool) -> Rule {
-    let elem = json!({ "elem": { "val": endpoint(v6, Way::Out), "timeout": ASKERS_SECONDS } });
-    let note = json!({ "op": "update", "elem": elem, "set": format!("@{}", askers(v6)) });
-    vec![json!({ "set": note })]
+/// Notes this host's programs by their ports, if the kernel hands these out: they ask others, too.
+/// At another port a server may be, which announces itself or answers a broadcast. Then only the
+/// destination may not begin a connection. Containers are noted so at each port. A rule that finds
+/// its set full gives way to the next.
+fn note_asker(v6: bool, flows: Option<&Flows>) -> Vec<Rule> {
+    let note = |set, value: Value| {
+        let elem = json!({ "elem": { "val": value, "timeout": ASKERS_SECONDS } });
+        let set = format!("@{}", of_family(set, v6));
+        [json!({ "set": { "op": "update", "elem": elem, "set": set } }), json!({ "return": null })]
+    };
+    let is_local = json!({ "fib": { "result": "type", "flags": ["saddr"] } });
+    let by_port = || {
+        let of_host = [is_of_family(v6), equals(is_local.clone(), json!("local"))];
+        of_host.into_iter().chain(note(ASKER_PORTS, port(Way::Out)))
+    };
+    let handed_out = flows.map(|flows| {
+        let (first, last) = flows.handed_out;
+        let is_handed_out = equals(payload("th", "sport"), json!({ "range": [first, last] }));
+        [is_handed_out].into_iter().chain(by_port()).collect()
+    });
+    let by_pair = note(ASKER_PAIRS, pair(v6, Way::Out)).to_vec();
+    handed_out.into_iter().chain([by_pair, by_port().collect()]).collect()
 }
 
 /// Notes askers whose packets have another link's address and use the tunnel all the same.
@@ -131,7 +154,7 @@ pub(super) fn note_strangers(guard: &GuardRules) -> Vec<Rule> {
         let source = payload(if v6 { "ip6" } else { "ip" }, "saddr");
         let on_tunnel = equals(Way::Out.link(), json!(guard.opening.device));
         let is_stranger = [on_tunnel, matches("!=", source, json!({ "set": own }))];
-        let rules = asks().map(|asks| [&is_stranger, &asks[..], &note_asker(v6)].concat());
+        let rules = asks().map(|asks| [&is_stranger, &asks[..], &[jump(ASKS)]].concat());
         (!own.is_empty()).then_some(rules)
     };
     [false, true].into_iter().filter_map(note).flatten().collect()
@@ -146,7 +169,8 @@ pub(super) fn incoming(guard: &GuardRules, flows: Option<&Flows>, sockets: Socke
     rules.extend(of_those_that_came_in(flows, Way::In, &kept));
     rules.extend(of_older_flows(flows, Way::In, &drop()));
     rules.extend(of_older_sockets(flows, Way::In, &goto(OLDER)));
-    rules.extend(asked_for());
+    rules.extend(asked_for_by_port());
+    rules.extend(asked_for_by_pair());
     let kept = set(ct("mark"), MARK_INBOUND);
     let begins = |first: Value, more: Option<Value>| {
         let to_us = equals(kind_of_destination(), json!("local"));
@@ -171,16 +195,28 @@ pub(super) fn forwarded(sockets: Sockets) -> Vec<Rule> {
         let first = is_new(equals(meta("l4proto"), json!("udp")));
         first.into_iter().chain(is_forwarded).chain(more).chain(kept).collect()
     };
-    let mut rules = asked_for();
-    rules.extend([begins("!=", None), begins("==", has_socket(sockets))]);
+    let mut rules = asked_for_by_pair();
+    rules.push(begins("!=", None));
+    // Ports are those of this host's programs, and not of containers.
+    rules.extend(asked_for_by_port());
+    rules.push(begins("==", has_socket(sockets)));
     rules
 }
 
-/// Packets to askers begin nothing.
-fn asked_for() -> Vec<Rule> {
+/// Packets to the ports of askers begin nothing.
+fn asked_for_by_port() -> Vec<Rule> {
     let is_asker = |v6: bool| {
-        let known = json!(format!("@{}", askers(v6)));
-        vec![equals(endpoint(v6, Way::In), known), json!({ "return": null })]
+        let known = json!(format!("@{}", of_family(ASKER_PORTS, v6)));
+        vec![is_of_family(v6), equals(port(Way::In), known), json!({ "return": null })]
+    };
+    [false, true].map(is_asker).to_vec()
+}
+
+/// Nor do packets to askers from those that they asked.
+fn asked_for_by_pair() -> Vec<Rule> {
+    let is_asker = |v6: bool| {
+        let known = json!(format!("@{}", of_family(ASKER_PAIRS, v6)));
+        vec![equals(pair(v6, Way::In), known), json!({ "return": null })]
     };
     [false, true].map(is_asker).to_vec()
 }

@@ -117,7 +117,7 @@ pub(super) fn guard(
     }
     table.base_chain("fragments", "filter", ("prerouting", FRAGMENTS), "accept");
     table.rules("fragments", foreign_fragments(guard));
-    refuse_askers(&mut table);
+    refuse_askers(&mut table, flows);
     table.chain(INCOMING);
     table.rules(INCOMING, incoming(guard, flows, sockets));
     table.chain(FORWARDED);

@@ -162,14 +162,11 @@ impl Table {
         self.sets.push(FilledSet { table: self.name, name: name.to_owned(), elements });
     }
 
-    /// Adds a set of protocols, addresses and ports of one family, which rules fill. It has room
-    /// for `max`, and forgets each after some seconds.
-    pub(super) fn endpoints(&mut self, name: &str, v6: bool, max: u32, seconds: u32) {
-        let address = if v6 { "ipv6_addr" } else { "ipv4_addr" };
+    /// Adds a set that rules fill. It has room for `max`, and forgets each after some seconds.
+    pub(super) fn filled_by_rules(&mut self, name: &str, kind: &[&str], max: u32, seconds: u32) {
         self.commands.push(json!({ "add": { "set": {
             "family": self.family, "table": self.name, "name": name,
-            "type": ["inet_proto", address, "inet_service"], "flags": ["timeout"],
-            "size": max, "timeout": seconds,
+            "type": kind, "flags": ["timeout"], "size": max, "timeout": seconds,
         } } }));
     }
 

@@ -68,6 +68,8 @@ pub(crate) struct Flows {
     pub(crate) ports: Vec<(Protocol, u16)>,
     /// TCP connections that came in.
     pub(crate) incoming: Vec<Connection>,
+    /// The first and the last port that the kernel hands out.
+    pub(crate) handed_out: (u16, u16),
     /// Connections that stay outside the tunnel on purpose.
     kept: usize,
     /// Connections that end.
@@ -86,7 +88,9 @@ impl Flows {
         leads_in: impl Fn(IpAddr) -> bool,
     ) -> Self {
         let came_in = listeners(sockets);
-        let (mut flows, mut ports) = (Self::default(), Vec::new());
+        let mut flows =
+            Self { handed_out: (*handed_out.start(), *handed_out.end()), ..Self::default() };
+        let mut ports = Vec::new();
         let (mut tcp, mut udp, mut incoming) = (OfUsers::new(), OfUsers::new(), OfUsers::new());
         let mut bound = OfUsers::new();
         for socket in sockets.iter().filter(|socket| !socket.listens && socket.mark != MARK) {
