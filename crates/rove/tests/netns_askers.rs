@@ -173,7 +173,7 @@ fn a_guard_that_is_set_anew_remembers_who_was_refused() {
         let guard = || sh("nsenter --net=/run/netns/client nft list table inet rove_guard");
         let split = "--route 198.51.100.0/24 --route 2001:db8:b::/64";
         for (at, options) in ["", "--allow-lan", split].into_iter().enumerate() {
-            let client = up(&lab, options);
+            let mut client = up(&lab, options);
             neighbour.forges_in_vain_for_older_sockets(options);
             let older = all_choosing(FIRST_PORT + 10);
             speak_all(&older);
@@ -193,6 +193,13 @@ fn a_guard_that_is_set_anew_remembers_who_was_refused() {
                 speak_all(&older);
                 assert_eq!(neighbour.in_clear(), [""; 0], "{options:?}: reload");
                 std::fs::remove_file(&config).unwrap();
+                // A client that starts after a crash removes the guard, and knows older sockets.
+                client.kill();
+                neighbour.forge(FIRST_PORT + 10);
+                client = up(&lab, options);
+                neighbour.forge(FIRST_PORT + 10);
+                speak_all(&older);
+                assert_eq!(neighbour.in_clear(), [""; 0], "{options:?}: crash");
             }
             neighbour.visit(NEWLY_SERVED[at], options);
             assert_eq!(client.terminate(), Some(0));
