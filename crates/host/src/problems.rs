@@ -3,7 +3,7 @@
 //! This module contains the texts. It does not examine the host itself; [`crate::reconcile`] does.
 
 use rove_api::Problem;
-use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part};
+use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part, TABLE};
 use rove_os::probe::{End, Hook, Refused};
 
 use crate::data::Forbidden;
@@ -68,8 +68,13 @@ impl Finding {
                 let (cause, cure) = match rules.first() {
                     Some(rule) => of_rule(*rule, to.iter().any(|net| net.addr().is_ipv6())),
                     None => (
-                        "no rule of another program is known that leads there".to_owned(),
-                        "look at `ip rule` and `ip route show table all`".to_owned(),
+                        format!(
+                            "a route of another program in Rove's table {TABLE} may lead there, or \
+                             a rule by another property of the packets"
+                        ),
+                        format!(
+                            "look at `ip route show table {TABLE}` and `ip rule`, and remove it"
+                        ),
                     ),
                 };
                 let is_part = to.iter().all(|net| net.prefix_len() > 0);

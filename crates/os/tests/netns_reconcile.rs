@@ -273,8 +273,13 @@ fn what_stands_in_the_way_is_named() {
             let [Obstacle::Bypass { to, .. }] = &obstacles[..] else { panic!("{obstacles:?}") };
             assert_eq!(*to, nets(&[part]));
         }
+        // A route of another program in Rove's table.
+        sh("ip rule del pref 100; ip route add 203.0.113.0/24 dev wan table 29295");
+        let obstacles = applier.obstacles().unwrap();
+        let [Obstacle::Bypass { to, rules, .. }] = &obstacles[..] else { panic!("{obstacles:?}") };
+        assert_eq!((&to[..], rules.len()), (&nets(&["203.0.113.0/24"])[..], 0));
+        sh("ip route del 203.0.113.0/24 dev wan table 29295");
         // Rules that refuse; the kernel answers each in its own way.
-        sh("ip rule del pref 100");
         for (family, to, action) in [
             ("-4", "0.0.0.0/0", "blackhole"),
             ("-4", "203.0.113.0/24", "prohibit"),

@@ -152,7 +152,8 @@ impl Present {
         }
     }
 
-    /// The destinations within `net` that rules of other programs name and that come before Rove's.
+    /// The destinations within `net` of other programs' rules that come before Rove's, and of other
+    /// programs' routes in Rove's tables.
     pub(super) fn singled_out(&self, net: &IpNet) -> BTreeSet<IpNet> {
         let v6 = net.addr().is_ipv6();
         let named = self.rules.iter().filter_map(|rule| {
@@ -167,7 +168,10 @@ impl Present {
             });
             to.filter(|_| rule.header.family == routing::family(v6) && !is_ours && is_before)
         });
-        named.filter(|to| net.contains(to) && to != net).collect()
+        let is_foreign = |route: &RouteMessage| route.header.protocol != routing::protocol();
+        let routed = self.routes.iter().filter(|(_, routes)| routes.iter().any(is_foreign));
+        let all = named.chain(routed.map(|(to, _)| *to));
+        all.filter(|to| net.contains(to) && to != net).collect()
     }
 
     /// The first rule of another program that comes before Rove's and refuses packets of this host

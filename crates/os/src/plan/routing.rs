@@ -332,7 +332,7 @@ pub(super) fn originator() -> RuleAttribute {
 }
 
 /// The originator of Rove's routes and rules.
-fn protocol() -> RouteProtocol {
+pub(super) fn protocol() -> RouteProtocol {
     RouteProtocol::Other(ROUTE_PROTOCOL)
 }
 
