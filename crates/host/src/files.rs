@@ -111,15 +111,19 @@ pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), FileError> 
 }
 
 fn write_exclusively(path: &Path, mode: u32, content: &[u8]) -> Result<(), FileError> {
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-        file.write_all(content)?;
-        file.sync_all()
-    };
-    write().map_err(|cause| FileError::system(path, cause))
+    let failed = |cause| FileError::system(path, cause);
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    let mut file = opened.map_err(failed)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // Half a file, for example on a full disk, would be taken for a damaged one.
+        let _ = fs::remove_file(path);
+    }
+    written.map_err(failed)
 }
 
-fn sync_parent(path: &Path) -> Result<(), FileError> {
+/// Makes a change of the directory durable in which `path` lies.
+pub(crate) fn sync_parent(path: &Path) -> Result<(), FileError> {
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         Some(_) | None => Path::new("."),

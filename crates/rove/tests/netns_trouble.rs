@@ -125,7 +125,6 @@ fn a_full_disk_ends_no_client() {
         sh(&format!("mount -t tmpfs -o size=16m,mode=711 none {}", home.display()));
         let before = lab.state_of("client");
         let invite = lab.invite("laptop");
-        lab.rove("client", &format!("up {invite}")).ok();
         let full = home.join("full");
         let fill = || {
             let _ = Command::new("dd")
@@ -135,6 +134,22 @@ fn a_full_disk_ends_no_client() {
             assert!(fs::write(home.join("more"), [1; 8_192]).is_err(), "the disk is full");
             let _ = fs::remove_file(home.join("more"));
         };
+        // The first start, with room for nothing or for a part of the files.
+        for room in [0, 4_096, 65_536, 262_144] {
+            fill();
+            let file = fs::OpenOptions::new().write(true).open(&full).unwrap();
+            file.set_len(file.metadata().unwrap().len() - room).unwrap();
+            let started = lab.rove("client", &format!("up {invite}"));
+            let is_told = started.err.contains("disk");
+            assert!(started.code == Some(0) || is_told, "{room}: {started:?}");
+            fs::remove_file(&full).unwrap();
+            lab.rove("client", "down");
+            let again = lab.rove("client", "up --timeout 2s").err;
+            let is_broken = ["damaged", "no store", "holds no"].iter().any(|it| again.contains(it));
+            assert!(!is_broken, "{room}: {again}");
+            lab.rove("client", "down");
+        }
+        lab.rove("client", &format!("up {invite}")).ok();
         fill();
         // Another link: its settings are part of the plan, and so of the journal.
         support::netns::second_cable();

@@ -5,7 +5,7 @@
 //! clear error; redb asserts some things about its pages, so opening runs behind a guard that turns
 //! an assertion into the same error.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use rove_os::plain;
 use serde::{Deserialize, Serialize};
 
 use super::{Ends, Records, Store, StoreError, Table, Write};
-use crate::files::PRIVATE;
+use crate::files::{self, PRIVATE};
 use crate::quiet;
 
 /// The version of the records' format; older ones are read for ever.
@@ -45,8 +45,29 @@ pub struct EmbeddedStore {
 type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 impl EmbeddedStore {
-    /// A new store for `role` at `path`, where no file may be.
+    /// A new store for `role` at `path`, where no file may be. It is made beside its place, so that
+    /// a full disk or a crash leaves no part of a store there.
     pub fn create(path: &Path, role: &str) -> Result<Self, StoreError> {
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(system(path, io::Error::from(io::ErrorKind::AlreadyExists)));
+        }
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".made");
+        let beside = PathBuf::from(beside);
+        // A crash may have left it there.
+        let _ = fs::remove_file(&beside);
+        let made = Self::make(&beside, role).and_then(|store| {
+            fs::rename(&beside, path).map_err(|cause| system(path, cause))?;
+            files::sync_parent(path).map_err(|cause| system(path, io::Error::other(cause)))?;
+            Ok(Self { path: path.to_owned(), ..store })
+        });
+        if made.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        made
+    }
+
+    fn make(path: &Path, role: &str) -> Result<Self, StoreError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(PRIVATE);
         let file = options.open(path).map_err(|cause| system(path, cause))?;
