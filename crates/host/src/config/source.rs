@@ -61,7 +61,12 @@ impl Source {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         toml::from_str(&self.text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            let mut message = error.message().lines().collect::<Vec<_>>().join(", ");
+            // The parser does not know which kind of value the key has.
+            if message.starts_with("string values must be quoted") {
+                "a value is true, false, a number, a list, or a text in quotes"
+                    .clone_into(&mut message);
+            }
             self.invalid(&span, &key_at(&self.text, span.start), message)
         })
     }
