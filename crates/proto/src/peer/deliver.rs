@@ -207,7 +207,7 @@ impl Peer {
             return;
         }
         let Side::Client(connector) = &self.tunnel.paths.side else { return };
-        let gateway = connector.lease.as_ref().map_or(&[][..], |lease| &lease.gateway);
+        let gateway = connector.granted.lease.as_ref().map_or(&[][..], |lease| &lease.gateway);
         if let Some(unreached) = Unreached::parse(packet) {
             self.flows.hear_unreached(&unreached, gateway.contains(&unreached.by));
         }

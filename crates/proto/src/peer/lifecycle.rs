@@ -72,7 +72,7 @@ impl Peer {
     fn go_down(&mut self, cx: &mut Context<'_>, code: CloseCode) {
         self.forget_session(cx);
         if let Side::Client(connector) = &mut self.tunnel.paths.side {
-            connector.stop(cx.indices);
+            connector.handshakes.stop(cx.indices);
         }
         self.tunnel.paths.close_unused_sockets(cx);
         self.tunnel.set_state(cx, PeerState::Down(code));
@@ -85,7 +85,7 @@ impl Peer {
             self.break_promises(cx);
         }
         if let Side::Client(connector) = &mut self.tunnel.paths.side {
-            connector.set_wanted(false);
+            connector.handshakes.set_wanted(false);
         }
         self.go_down(cx, code);
     }
@@ -108,8 +108,8 @@ impl Peer {
         };
         match (down, &mut self.tunnel.paths.side) {
             (Some(code), Side::Client(connector)) => {
-                connector.set_wanted(false);
-                connector.stop(cx.indices);
+                connector.handshakes.set_wanted(false);
+                connector.handshakes.stop(cx.indices);
                 self.tunnel.paths.close_unused_sockets(cx);
                 self.tunnel.set_state(cx, PeerState::Down(code));
             }
@@ -191,8 +191,8 @@ impl Peer {
                 self.warn_of_shared_key(cx);
             }
             Side::Client(connector) => {
-                let routes = Control::Routes(connector.advertise.clone());
-                self.tunnel.control.push(cx.now, &Control::Run(connector.run));
+                let routes = Control::Routes(connector.handshakes.advertise.clone());
+                self.tunnel.control.push(cx.now, &Control::Run(connector.handshakes.run));
                 self.say_early(cx.now);
                 self.tunnel.control.push(cx.now, &routes);
                 self.bonding.tell_scheduler(cx, &mut self.tunnel);

@@ -192,7 +192,7 @@ impl Peer {
             state: tunnel.state,
             established: tunnel.established,
             epoch_since: current.map(|epoch| epoch.since),
-            handshaking: tunnel.paths.connector().is_some_and(Connector::is_trying),
+            handshaking: tunnel.paths.connector().is_some_and(|it| it.handshakes.is_trying()),
             refused: tunnel.refused(),
             lease: tunnel.lease(),
             shared_key: self.shared_key,

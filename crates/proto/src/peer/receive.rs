@@ -420,7 +420,7 @@ impl Peer {
                 Control::Lease(lease) => {
                     self.tunnel.end_networks(cx, arrival.epoch);
                     if let Side::Client(connector) = &mut self.tunnel.paths.side {
-                        connector.lease = Some(lease.clone());
+                        connector.granted.lease = Some(lease.clone());
                         cx.tell(Event::Leased { peer: self.tunnel.key, lease });
                     }
                 }

@@ -102,7 +102,7 @@ const TIMERS: &[Timer] = &[
     timer(Reason::Order, |p, _| p.order_due(), Peer::give_up_gaps),
     timer(
         Reason::Handshake,
-        |p, _| p.tunnel.paths.connector()?.due(),
+        |p, _| p.tunnel.paths.connector()?.handshakes.due(),
         |p, cx| p.tunnel.attempt_due(cx),
     ),
     timer(

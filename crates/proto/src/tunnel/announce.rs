@@ -58,9 +58,9 @@ impl Tunnel {
         networks: Vec<Prefix>,
     ) {
         let Side::Client(connector) = &mut self.paths.side else { return };
-        let before = connector.networks.replace(epoch, networks);
-        if before != connector.networks.known() {
-            let networks = connector.networks.known().to_vec();
+        let before = connector.granted.replace_networks(epoch, networks);
+        if before != connector.granted.networks() {
+            let networks = connector.granted.networks().to_vec();
             cx.tell(Event::Networks { peer: self.key, networks });
         }
     }
@@ -69,7 +69,7 @@ impl Tunnel {
     /// does not say so.
     pub(crate) fn end_networks(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
         let Side::Client(connector) = &self.paths.side else { return };
-        if !connector.networks.is_told_in(epoch) {
+        if !connector.granted.are_networks_told_in(epoch) {
             self.take_networks(cx, epoch, Vec::new());
         }
     }

@@ -202,10 +202,8 @@ impl Tunnel {
         }
         self.reach_changed = true;
         path.note_observed(response.observed);
-        if self.paths.list.active_id() == Some(id)
-            && let Side::Client(connector) = &mut self.paths.side
-        {
-            connector.last_words.heard(answer.asked_at);
+        if self.paths.list.active_id() == Some(id) {
+            self.last_words.heard(answer.asked_at);
         }
         let is_spare = before == Trust::Chosen && self.paths.list.active_id() != Some(id);
         if is_spare || (was_silent && self.paths.list.is_shared(id)) {

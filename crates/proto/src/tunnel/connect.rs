@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::paths::candidate::Candidate;
-use super::paths::connector::{Attempt, Parts, Round};
+use super::paths::handshakes::{Attempt, Parts, Round};
 use super::{Context, Event, PeerState, Side, Tunnel};
 use crate::crypto::{Hello, Initiator};
 use crate::error::DropReason;
@@ -51,7 +51,7 @@ impl Tunnel {
     /// The user wants a session with the peer, a gateway.
     pub(crate) fn want(&mut self, cx: &mut Context<'_>) {
         if let Side::Client(connector) = &mut self.paths.side {
-            connector.set_wanted(true);
+            connector.handshakes.set_wanted(true);
         }
         self.connect(cx);
     }
@@ -60,10 +60,13 @@ impl Tunnel {
     /// no link, or when no session is wanted.
     pub(crate) fn connect(&mut self, cx: &mut Context<'_>) {
         let Side::Client(connector) = &mut self.paths.side else { return };
-        if !connector.wanted || connector.is_trying() || connector.links.is_empty() {
+        if !connector.handshakes.wanted
+            || connector.handshakes.is_trying()
+            || connector.candidates.links().is_empty()
+        {
             return;
         }
-        connector.round = Some(Round::new(cx.now, PAUSE_FIRST, VecDeque::new()));
+        connector.handshakes.round = Some(Round::new(cx.now, PAUSE_FIRST, VecDeque::new()));
         if matches!(self.state, PeerState::Down(_) | PeerState::Resting) {
             self.set_state(cx, PeerState::Unestablished);
         }
@@ -76,7 +79,7 @@ impl Tunnel {
             return;
         }
         if let Side::Client(connector) = &mut self.paths.side
-            && let Some(round) = &mut connector.round
+            && let Some(round) = &mut connector.handshakes.round
         {
             (round.next, round.pause) = (cx.now, PAUSE_FIRST);
             round.queue.clear();
@@ -89,8 +92,8 @@ impl Tunnel {
     /// any, or there are keys.
     pub(crate) fn forget_attempts(&mut self, cx: &mut Context<'_>) -> bool {
         let Side::Client(connector) = &mut self.paths.side else { return !self.epochs.is_empty() };
-        let was_trying = connector.is_trying();
-        connector.stop(cx.indices);
+        let was_trying = connector.handshakes.is_trying();
+        connector.handshakes.stop(cx.indices);
         was_trying || !self.epochs.is_empty()
     }
 
@@ -107,10 +110,10 @@ impl Tunnel {
     pub(crate) fn call_off(&mut self, cx: &mut Context<'_>) {
         let is_due = self.needs_keys(cx.now);
         if let Side::Client(connector) = &mut self.paths.side
-            && connector.is_trying()
+            && connector.handshakes.is_trying()
             && !is_due
         {
-            connector.stop(cx.indices);
+            connector.handshakes.stop(cx.indices);
             self.paths.close_unused_sockets(cx);
         }
     }
@@ -127,14 +130,14 @@ impl Tunnel {
         loop {
             let epoch = EpochId(self.next_epoch + 1);
             let Side::Client(connector) = &mut self.paths.side else { return };
-            let Some(round) = &mut connector.round else { return };
+            let Some(round) = &mut connector.handshakes.round else { return };
             if round.next > cx.now {
                 return;
             }
             if round.queue.is_empty() {
                 if round.pause >= PAUSE_MAX && works.is_some() {
                     // The session works; the next traffic asks again.
-                    connector.stop(cx.indices);
+                    connector.handshakes.stop(cx.indices);
                     self.paths.close_unused_sockets(cx);
                     return;
                 }
@@ -148,7 +151,7 @@ impl Tunnel {
                         connector.round_candidates(cx.now, asked)
                     }
                 };
-                let Some(round) = &mut connector.round else { return };
+                let Some(round) = &mut connector.handshakes.round else { return };
                 if queue.is_empty() {
                     round.next = cx.now + round.pause;
                     round.pause = (round.pause * 2).min(PAUSE_MAX);
@@ -156,7 +159,7 @@ impl Tunnel {
                 }
                 round.queue = queue;
             }
-            let Some(round) = &mut connector.round else { return };
+            let Some(round) = &mut connector.handshakes.round else { return };
             let Some(candidate) = round.queue.pop_front() else { return };
             round.next =
                 cx.now + round.queue.front().map_or(STAGGER, |next| pause(&candidate, next));
@@ -184,10 +187,11 @@ impl Tunnel {
             return;
         };
         let route = path.route;
-        let known = |way: &Candidate| connector.candidates().any(|known| known == *way);
+        let known = |way: &Candidate| connector.candidates.udp().any(|known| known == *way);
         let way = connector.candidate_of(path.link, &route).filter(known);
-        let lately = connector.last_attempt(&route).is_some_and(|at| cx.now < at + PAUSE_MAX);
-        if let Some(way) = way.filter(|_| connector.is_trying() && !lately) {
+        let lately =
+            connector.handshakes.last_attempt(&route).is_some_and(|at| cx.now < at + PAUSE_MAX);
+        if let Some(way) = way.filter(|_| connector.handshakes.is_trying() && !lately) {
             let epoch = self.next_epoch();
             self.attempt(cx, epoch, way, Some(route));
         }
@@ -213,15 +217,15 @@ impl Tunnel {
             },
         };
         let indices = cx.indices.issue_first(cx.rng, self.slot, epoch);
-        let counter = connector.counter;
-        connector.counter = connector.counter.saturating_add(1);
+        let counter = connector.handshakes.counter;
+        connector.handshakes.counter = connector.handshakes.counter.saturating_add(1);
         cx.tell(Event::HandshakeCounter { peer: self.key, counter });
         let hello = Hello {
             counter,
             features,
             floor: cx.config.floor,
             has_aes: cx.config.has_aes,
-            token: connector.token.clone(),
+            token: connector.handshakes.token.clone(),
             indices,
         };
         let started =
@@ -230,7 +234,7 @@ impl Tunnel {
             cx.indices.revoke(indices); // the key was checked when the peer was added
             return;
         };
-        let cookie = connector.cookie(cx.now, &route);
+        let cookie = connector.handshakes.cookie(cx.now, &route);
         let messages = match cookie {
             Some(cookie) => initiator.add_cookie(cookie),
             None => initiator.messages(),
@@ -247,7 +251,7 @@ impl Tunnel {
             candidate,
             sent_at: cx.now,
         };
-        let Some(round) = &mut connector.round else { return };
+        let Some(round) = &mut connector.handshakes.round else { return };
         round.attempts.push_back(attempt);
         let over = |attempt: &Attempt| cx.now.saturating_since(attempt.sent_at) >= ANSWER_TIME;
         let mut closes = false;
@@ -267,7 +271,7 @@ impl Tunnel {
     fn features_for(&self, way: &Candidate, in_use: Option<Route>) -> u32 {
         let Side::Client(connector) = &self.paths.side else { return 0 };
         let path = in_use.and_then(|route| self.paths.list.by_route(&route));
-        let asked = connector.round.as_ref().map_or(0, |round| round.asked);
+        let asked = connector.handshakes.round.as_ref().map_or(0, |round| round.asked);
         let in_parts = match path {
             Some(path) if path.is_able() => path.mtu.datagram() < RESPONSE_LEN,
             Some(_) | None => asked.is_multiple_of(2) && asked > 0,
@@ -285,7 +289,7 @@ impl Tunnel {
         let Side::Client(connector) = &mut self.paths.side else {
             return Err(DropReason::BadHandshake);
         };
-        let attempt = connector.attempt(epoch).ok_or(DropReason::BadHandshake)?;
+        let attempt = connector.handshakes.attempt(epoch).ok_or(DropReason::BadHandshake)?;
         let cookie = attempt.initiator.open_cookie_reply(bytes)?;
         let route = attempt.route;
         if !std::mem::replace(&mut attempt.repeated, true) {
@@ -293,7 +297,7 @@ impl Tunnel {
             cx.send_clear(route, &messages.a);
             cx.send_clear(route, &messages.b);
         }
-        connector.keep_cookie(cx.now, route, cookie);
+        connector.handshakes.keep_cookie(cx.now, route, cookie);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::connect::ANSWER_TIME;
 use super::paths::PathManager;
-use super::paths::connector::Attempt;
+use super::paths::handshakes::Attempt;
 use super::{Context, Event, Side, Tunnel};
 use crate::crypto::{EpochKeys, Status, Welcome};
 use crate::error::{CloseCode, DropReason};
@@ -46,7 +46,7 @@ impl Tunnel {
         let Side::Client(connector) = &mut self.paths.side else {
             return Err(DropReason::BadHandshake);
         };
-        let attempt = connector.attempt(epoch).ok_or(DropReason::BadHandshake)?;
+        let attempt = connector.handshakes.attempt(epoch).ok_or(DropReason::BadHandshake)?;
         Ok(attempt.parts.take(part))
     }
 
@@ -61,7 +61,7 @@ impl Tunnel {
         let Side::Client(connector) = &mut self.paths.side else {
             return Err(DropReason::BadHandshake);
         };
-        let round = connector.round.as_mut().ok_or(DropReason::BadHandshake)?;
+        let round = connector.handshakes.round.as_mut().ok_or(DropReason::BadHandshake)?;
         let place = round.attempts.iter().position(|attempt| attempt.epoch == epoch);
         let place = place.ok_or(DropReason::BadHandshake)?;
         let attempt = round.attempts.get_mut(place).ok_or(DropReason::BadHandshake)?;
@@ -89,12 +89,13 @@ impl Tunnel {
     ) -> Option<Installed> {
         let Answer { attempt, welcome, .. } = answer;
         let Side::Client(connector) = &mut self.paths.side else { return None };
-        let started = connector.round.as_ref().map_or(attempt.sent_at, |round| round.started);
-        connector.stop(cx.indices);
-        connector.token = None;
-        connector.refused = None;
-        connector.lost = None;
-        connector.heeded = None;
+        let started =
+            connector.handshakes.round.as_ref().map_or(attempt.sent_at, |round| round.started);
+        connector.handshakes.stop(cx.indices);
+        connector.handshakes.token = None;
+        connector.handshakes.refused = None;
+        connector.handshakes.lost = None;
+        connector.handshakes.heeded = None;
         let (route, epoch) = (attempt.route, attempt.epoch);
         let agreed = Agreed {
             id: epoch,
@@ -188,11 +189,12 @@ impl Tunnel {
         let status = answer.welcome.status;
         cx.indices.revoke(answer.attempt.indices);
         let Side::Client(connector) = &mut self.paths.side else { return None };
-        connector.refused = Some(status);
+        connector.handshakes.refused = Some(status);
         match status {
             Status::StaleCounter { highest } => {
-                connector.counter = connector.counter.max(highest.saturating_add(1));
-                if let Some(round) = &mut connector.round {
+                connector.handshakes.counter =
+                    connector.handshakes.counter.max(highest.saturating_add(1));
+                if let Some(round) = &mut connector.handshakes.round {
                     round.next = cx.now;
                 }
                 self.attempt_due(cx);
@@ -207,7 +209,7 @@ impl Tunnel {
             | Status::Unsupported => {
                 // A gateway that refuses has no session for us: to go on asking by the old one
                 // would ask again at every round trip.
-                connector.stop(cx.indices);
+                connector.handshakes.stop(cx.indices);
                 cx.tell(Event::Refused { peer: self.key, status });
                 let is_revoked = status == Status::Revoked;
                 Some(if is_revoked { CloseCode::Revoked } else { CloseCode::Requested })

@@ -51,6 +51,8 @@ pub(crate) struct NatTimeout {
     test: Option<Test>,
     /// The mapping, as the gateway saw it last.
     observed: Option<SocketAddr>,
+    /// The number of the next keepalive.
+    sent: u16,
     /// Keepalives since anything else was sent.
     in_a_row: u32,
     /// The keepalive whose answer is awaited.
@@ -144,7 +146,7 @@ impl Tunnel {
         let elsewhere = nat.of != of;
         let old = if elsewhere { nat.test.take().map(|test| test.path) } else { None };
         if elsewhere {
-            *nat = NatTimeout { of, ..NatTimeout::default() };
+            *nat = NatTimeout { of, sent: nat.sent, ..NatTimeout::default() };
         }
         nat.in_a_row += 1;
         let idle = nat.in_a_row >= IDLE;
@@ -171,8 +173,8 @@ impl Tunnel {
         else {
             return self.ask(cx, id);
         };
-        let keepalive = Keepalive { index, number: connector.keepalives };
-        connector.keepalives = connector.keepalives.wrapping_add(1);
+        let keepalive = Keepalive { index, number: connector.nat.sent };
+        connector.nat.sent = connector.nat.sent.wrapping_add(1);
         let (answer, late) = (epoch.answer(keepalive), cx.now + path.patience());
         connector.nat.open = Some(Open { path: id, answer, late });
         path.sent(cx.now, KEEPALIVE_LEN);

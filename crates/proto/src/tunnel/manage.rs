@@ -1,7 +1,7 @@
 //! What the tunnel does for the path manager: it says what there is for new paths, lets it act, and
 //! carries out its wishes in order.
 
-use super::paths::{PathManager, Side, Wish};
+use super::paths::{PathManager, Wish};
 use super::{Context, Event, Link, Tunnel};
 use crate::path::{Path, PathId};
 use crate::wire::control::Control;
@@ -86,13 +86,11 @@ impl Tunnel {
 
     /// Client: notes what arrived by a path that is gone, before it says where it is.
     fn note_last_words(&mut self, cx: &Context<'_>, id: PathId) {
-        if let Side::Client(connector) = &mut self.paths.side
-            && let Some(epoch) = &mut self.epochs.current
-        {
+        if let Some(epoch) = self.epochs.current.as_mut().filter(|_| !self.paths.at_gateway()) {
             let lanes = epoch.rx.values_mut().filter(|lane| lane.path == Some(id));
             let words =
                 lanes.filter_map(|lane| lane.owed.last_report(cx.now, lane.serial, &lane.window));
-            connector.last_words.add(cx.now, words);
+            self.last_words.add(cx.now, words);
         }
     }
 

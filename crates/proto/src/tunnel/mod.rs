@@ -8,7 +8,8 @@
 //! - `paths` (which paths there are and which carries);
 //! - `connect` (a client's handshakes), `keepalive` (NAT timeouts);
 //! - `probing` (challenges, MTU), then `datagram` (numbers, frames, control);
-//! - state: `lost` (queue of lost packets), `status`; and `context`.
+//! - state: `lost` (queue of lost packets), `last_words` (last feedback of paths that are gone),
+//!   `status`; and `context`.
 
 use crate::crypto::Status;
 use crate::id::{PeerKey, SessionIndex};
@@ -20,9 +21,9 @@ use crate::session::epochs::Epochs;
 use crate::session::index::{EpochId, Slot};
 use crate::time::Instant;
 use crate::wire::control::Lease;
+use last_words::LastWords;
 use lost::Lost;
 use paths::PathManager;
-use paths::last_words::LastWords;
 use restart::Proof;
 use zeroize::Zeroizing;
 
@@ -34,6 +35,7 @@ pub(crate) mod datagram;
 pub(crate) mod established;
 mod feedback;
 pub(crate) mod keepalive;
+mod last_words;
 pub(crate) mod lost;
 mod manage;
 pub(crate) mod paths;
@@ -65,6 +67,8 @@ pub(crate) struct Tunnel {
     /// Snapshots of the paths with a share. `Bonding` builds them; `send_under` books in them each
     /// datagram that leaves.
     pub(crate) sharing: Vec<PathSnapshot>,
+    /// Client: what arrived by paths that are gone, until the gateway knows.
+    last_words: LastWords,
     /// Packets that are to be sent again.
     pub(crate) lost: Lost,
     /// When a path replaced one that carried. `Bonding` lowers the queue's bound for a while.
@@ -107,6 +111,7 @@ impl Tunnel {
             established: None,
             paths: PathManager::new(side),
             sharing: Vec::new(),
+            last_words: LastWords::default(),
             lost: Lost::default(),
             replaced_at: None,
             carries_anew: false,
@@ -137,7 +142,7 @@ impl Tunnel {
     pub(crate) fn forget(&mut self, cx: &mut Context<'_>) {
         let proof = self.restart_proof();
         if let Side::Client(connector) = &mut self.paths.side {
-            connector.lost = proof.or(connector.lost);
+            connector.handshakes.lost = proof.or(connector.handshakes.lost);
         }
         self.epochs.clear(cx.indices);
         self.paths.forget();
@@ -155,9 +160,7 @@ impl Tunnel {
     pub(crate) fn begin_epoch(&mut self) {
         self.control = ControlSender::default();
         self.calls = rest::Calls::default();
-        if let Side::Client(connector) = &mut self.paths.side {
-            connector.last_words = LastWords::default();
-        }
+        self.last_words = LastWords::default();
         self.note_home();
     }
 
@@ -216,14 +219,14 @@ impl Tunnel {
 
     /// Client: why the gateway refuses a session.
     pub(crate) fn refused(&self) -> Option<Status> {
-        self.paths.connector().and_then(|connector| connector.refused)
+        self.paths.connector().and_then(|connector| connector.handshakes.refused)
     }
 
     /// The inner addresses of the client of the two, and what goes with them.
     pub(crate) fn lease(&self) -> Option<Lease> {
         match &self.paths.side {
             Side::Gateway { lease } => Some(lease.clone()),
-            Side::Client(connector) => connector.lease.clone(),
+            Side::Client(connector) => connector.granted.lease.clone(),
         }
     }
 
@@ -236,7 +239,7 @@ impl Tunnel {
     fn note_home(&mut self) {
         if let (Side::Client(connector), Some(epoch)) = (&self.paths.side, &mut self.epochs.current)
         {
-            let first = |v4| connector.remotes().find(|at| at.is_ipv4() == v4);
+            let first = |v4| connector.candidates.remotes().find(|at| at.is_ipv4() == v4);
             epoch.home = [true, false].map(|v4| first(v4).map(|at| at.ip()));
         }
     }

@@ -51,8 +51,7 @@ impl Tunnel {
             client && self.paths.list.get(id).is_some_and(|path| path.congestion.is_some());
         let abandon_others = prefer && others_gone;
         let challenge = Challenge { prefer, abandon_others, beside, token, moves };
-        let connector = self.paths.connector().filter(|_| prefer);
-        let last_words = connector.map_or(Vec::new(), |it| it.last_words.words().to_vec());
+        let last_words = if prefer { self.last_words.words().to_vec() } else { Vec::new() };
         let Some(path) = self.paths.list.get_mut(id) else { return };
         // What the budget forbids counts as asked: the next try is due as if it had left.
         path.probes.sent(cx.now, token, size, path.route.remote);

@@ -53,7 +53,7 @@ impl Tunnel {
         self.established?;
         let (hundredths, outcome) = match (&self.paths.side, self.paths.list.active()) {
             (Side::Client(connector), Some(path))
-                if is_quiet(path) && !connector.is_trying() && !any_waits =>
+                if is_quiet(path) && !connector.handshakes.is_trying() && !any_waits =>
             {
                 if can_be_called(path) {
                     (RESTED_AT, Outcome::Rest)
@@ -69,7 +69,7 @@ impl Tunnel {
     /// Client: whether it still rests, with no keys and nothing under way.
     pub(crate) fn rests(&self) -> bool {
         let Side::Client(connector) = &self.paths.side else { return false };
-        self.state == PeerState::Resting && !connector.is_trying()
+        self.state == PeerState::Resting && !connector.handshakes.is_trying()
     }
 
     /// There is something to send: a client that rests asks for a session, a gateway calls a client

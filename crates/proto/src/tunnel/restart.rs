@@ -90,17 +90,18 @@ impl Tunnel {
         let current = self.epochs.current.as_ref().zip(self.paths.list.by_route(&route));
         let current = current.and_then(|(epoch, path)| Proof::of(epoch, path));
         let same = |at: &Route| (at.socket, at.remote) == (route.socket, route.remote);
-        let lost = connector.lost.filter(|lost| same(&lost.route));
+        let lost = connector.handshakes.lost.filter(|lost| same(&lost.route));
         let mut proofs = current.into_iter().chain(lost);
         let proof = proofs.find(|proof| proof.is(&notice)).ok_or(DropReason::BadHandshake)?;
         let patience = proof.rtt.unwrap_or(PATIENCE).clamp(PATIENCE_MIN, PATIENCE_MAX);
         // One by a stream may still wait for the stream.
-        let asked = connector.last_attempt(&route).map(|at| at + patience);
+        let asked = connector.handshakes.last_attempt(&route).map(|at| at + patience);
         // Who waits eagerly is told often: an answer that takes longer must not be missed.
-        let times = connector.heeded.map_or(0, |(_, times)| times);
-        let heeded = connector.heeded.map(|(at, _)| at + patience * (1 << times.min(HEEDED_MAX)));
+        let times = connector.handshakes.heeded.map_or(0, |(_, times)| times);
+        let heeded =
+            connector.handshakes.heeded.map(|(at, _)| at + patience * (1 << times.min(HEEDED_MAX)));
         if asked.max(heeded).is_none_or(|due| due <= cx.now) {
-            connector.heeded = Some((cx.now, times + 1));
+            connector.handshakes.heeded = Some((cx.now, times + 1));
             self.reconnect(cx);
         }
         Ok(())

@@ -1,9 +1,10 @@
-//! Where a gateway says that it is reached, and which networks lie behind it.
+//! Where a gateway says that it is reached, and what it grants: a lease, and the networks that lie
+//! behind it.
 
 use std::net::SocketAddr;
 
 use crate::session::index::EpochId;
-use crate::wire::control::{ADDRESSES_MAX, Prefix};
+use crate::wire::control::{ADDRESSES_MAX, Lease, Prefix};
 
 /// Where a gateway says that it is reached.
 #[derive(Clone, Debug, Default)]
@@ -34,27 +35,33 @@ impl Announced {
     }
 }
 
-/// The gateway's networks, as its client knows them.
+/// What the gateway grants its client.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Networks {
+pub(crate) struct Granted {
+    pub(crate) lease: Option<Lease>,
+    /// Networks that it leads to.
     known: Vec<Prefix>,
     /// The epoch in which they were told last.
     told_in: Option<EpochId>,
 }
 
-impl Networks {
+impl Granted {
     /// The networks as they were told last.
-    pub(crate) fn known(&self) -> &[Prefix] {
+    pub(crate) fn networks(&self) -> &[Prefix] {
         &self.known
     }
 
     /// Whether they were told in `epoch`.
-    pub(crate) fn is_told_in(&self, epoch: EpochId) -> bool {
+    pub(crate) fn are_networks_told_in(&self, epoch: EpochId) -> bool {
         self.told_in == Some(epoch)
     }
 
-    /// They are told in `epoch`. Returns those that were known before.
-    pub(crate) fn replace(&mut self, epoch: EpochId, networks: Vec<Prefix>) -> Vec<Prefix> {
+    /// The networks are told in `epoch`. Returns those that were known before.
+    pub(crate) fn replace_networks(
+        &mut self,
+        epoch: EpochId,
+        networks: Vec<Prefix>,
+    ) -> Vec<Prefix> {
         self.told_in = Some(epoch);
         std::mem::replace(&mut self.known, networks)
     }

@@ -20,10 +20,7 @@ impl PathManager {
         addresses: &[SocketAddr],
     ) -> bool {
         let Side::Client(connector) = &mut self.side else { return false };
-        let is_news = connector.announced != addresses;
-        if is_news {
-            connector.announced = addresses.to_vec();
-        }
+        let is_news = connector.candidates.announce(addresses);
         self.wish(Wish::Home);
         self.follow(cx);
         self.leave_retired(cx);
@@ -60,7 +57,7 @@ impl PathManager {
         let Side::Client(connector) = &self.side else { return None };
         let path = self.list.active().filter(|path| path.transport() == Transport::Udp)?;
         let Route { local, remote, .. } = path.route;
-        let wanted = connector.announced_for(remote)?;
+        let wanted = connector.candidates.announced_for(remote)?;
         let candidate = Candidate { link: path.link?, local: local?, remote: wanted, stream: None };
         (wanted != remote).then_some(candidate)
     }
@@ -69,7 +66,7 @@ impl PathManager {
     fn leave_retired(&mut self, cx: &mut Context<'_>) {
         let Side::Client(connector) = &self.side else { return };
         let active = self.list.active_id();
-        let known: Vec<_> = connector.remotes().collect();
+        let known: Vec<_> = connector.candidates.remotes().collect();
         let retired = |path: &&Path| Some(path.id) != active && !known.contains(&path.route.remote);
         let retired: Vec<_> = self.list.iter().filter(retired).map(|path| path.id).collect();
         for id in retired {

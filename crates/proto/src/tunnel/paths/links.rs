@@ -6,7 +6,8 @@
 
 use std::net::SocketAddr;
 
-use super::connector::{Round, STREAMS_MAX};
+use super::connector::STREAMS_MAX;
+use super::handshakes::Round;
 use super::plan::is_fresh;
 use super::{PathManager, Side, Wish};
 use crate::id::{SocketId, Transport};
@@ -20,7 +21,13 @@ impl PathManager {
     /// the active one gone the session moves at once.
     pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
         let Side::Client(connector) = &mut self.side else { return };
-        if !connector.links.iter().map(|link| link.id).eq(links.iter().map(|link| link.id)) {
+        if !connector
+            .candidates
+            .links()
+            .iter()
+            .map(|link| link.id)
+            .eq(links.iter().map(|link| link.id))
+        {
             // The shell's newest word on its links counts more than what they did before.
             connector.distrusted.forgive();
         }
@@ -74,10 +81,10 @@ impl PathManager {
         let Side::Client(connector) = &self.side else { return };
         let carries = self.list.active().is_some_and(Path::is_able);
         let was_asked = |link| {
-            let mut by_it = connector.candidates().filter(|way| way.link == link);
+            let mut by_it = connector.candidates.udp().filter(|way| way.link == link);
             by_it.any(|way| connector.unanswered.has(&way))
         };
-        if !carries && connector.candidates().any(|way| !was_asked(way.link)) {
+        if !carries && connector.candidates.udp().any(|way| !was_asked(way.link)) {
             self.wish(Wish::Reconnect);
         }
     }
@@ -237,9 +244,8 @@ impl PathManager {
     /// Replaces the gateway's addresses.
     pub(crate) fn set_remotes(&mut self, cx: &mut Context<'_>, remotes: Vec<SocketAddr>) {
         if let Side::Client(connector) = &mut self.side
-            && connector.remotes != remotes
+            && connector.candidates.set_remotes(remotes)
         {
-            connector.remotes = remotes;
             self.wish(Wish::Home);
             self.begin_turns();
             self.stand_by(cx);
@@ -255,13 +261,11 @@ impl PathManager {
         alone: bool,
     ) {
         if let Side::Client(connector) = &mut self.side
-            && (&connector.streams, connector.streams_alone) != (&streams, alone)
+            && connector.candidates.set_streams(streams, alone)
         {
-            (connector.streams, connector.streams_alone) = (streams, alone);
-            let streams = &connector.streams;
-            connector.policing.keep_only(|candidate| {
-                let to = |stream: &StreamTo| (stream.remote, Some(stream.method));
-                streams.iter().any(|stream| to(stream) == (candidate.remote, candidate.stream))
+            let candidates = &connector.candidates;
+            connector.policing.keep_only(|stream| {
+                stream.stream.is_some() && candidates.has_stream_to(stream.remote, stream.stream)
             });
             self.try_new_ways(cx);
             self.follow_by_stream(cx);
@@ -274,15 +278,14 @@ impl PathManager {
         let Side::Client(connector) = &mut self.side else { return };
         let stale = self.list.active().is_some_and(|path| {
             let to = path.route.remote;
-            path.transport() == Transport::Stream
-                && connector.streams.iter().all(|s| s.remote != to)
+            path.transport() == Transport::Stream && !connector.candidates.has_stream_to(to, None)
         });
-        if !stale || connector.is_trying() || !connector.wanted {
+        if !stale || connector.handshakes.is_trying() || !connector.handshakes.wanted {
             return;
         }
-        let queue = connector.stream_candidates().take(STREAMS_MAX).collect();
+        let queue = connector.candidates.streams().take(STREAMS_MAX).collect();
         // Beyond the first pause, whose round asks by the path in use only.
-        connector.round = Some(Round::new(cx.now, PAUSE_FIRST * 2, queue));
+        connector.handshakes.round = Some(Round::new(cx.now, PAUSE_FIRST * 2, queue));
         self.wish(Wish::Attempt);
     }
 
@@ -295,7 +298,7 @@ impl PathManager {
             self.try_elsewhere(cx);
         }
         let Side::Client(connector) = &self.side else { return };
-        if !self.indices.has_keys() || connector.is_trying() {
+        if !self.indices.has_keys() || connector.handshakes.is_trying() {
             self.wish(Wish::Reconnect);
         }
     }

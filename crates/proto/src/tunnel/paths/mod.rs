@@ -4,17 +4,19 @@
 //! sends nothing and knows no keys. What has to be done is a list of [`Wish`]es that the tunnel
 //! carries out in order.
 //!
-//! State, and queries on it: `list` (the paths), `plan` (how good each path is, when it is asked,
-//! which are kept), `connector` (what a client remembers), `announced` (the gateway's addresses and
-//! networks), `trust` (links that did badly), `unanswered` (links that never answered), `turns`
-//! (addresses that are asked by turns), `candidate` (a way to the gateway), `policing` (policed
-//! links), `last_words` (last feedback of paths that are gone), `listening` (a client that only
-//! receives), `indices` (how many paths may be opened). What changes it, each file with methods of
-//! [`PathManager`]; a file calls files below its own:
+//! What changes it, each file with methods of [`PathManager`]; a file calls files below its own:
 //! - `silence` (paths that owe an answer), `stream_trial` (where UDP is policed);
 //! - `links` (the shell's links, sockets and addresses), `follow` (the gateway's addresses);
 //! - `standby` (make before break);
 //! - `moving` (paths come into use and go), then this file.
+//!
+//! State and queries: `list` (the paths), `plan` (how good each path is, when it is asked, which
+//! are kept), `indices` (how many may be opened), and what a client remembers:
+//! - `candidate`, `candidates` (ways to the gateway), `announced` (what it says of itself);
+//! - `connector` (sockets), `handshakes`, `spares` (what is kept beside the path in use);
+//! - `trust` (links that did badly), `unanswered` (links that never answered), `policing` (links
+//!   that police UDP), `turns` (addresses that are asked by turns), `listening` (whether it only
+//!   receives).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -29,10 +31,11 @@ use plan::PathPlan;
 
 pub(crate) mod announced;
 pub(crate) mod candidate;
+pub(crate) mod candidates;
 pub(crate) mod connector;
 mod follow;
+pub(crate) mod handshakes;
 pub(crate) mod indices;
-pub(crate) mod last_words;
 mod links;
 pub(crate) mod list;
 pub(crate) mod listening;
@@ -40,6 +43,7 @@ mod moving;
 pub(crate) mod plan;
 pub(crate) mod policing;
 mod silence;
+pub(crate) mod spares;
 pub(crate) mod standby;
 mod stream_trial;
 pub(crate) mod trust;

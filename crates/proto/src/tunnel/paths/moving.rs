@@ -2,7 +2,6 @@
 //! in use: make before break.
 
 use super::candidate::Candidate;
-use super::connector::OpenSocket;
 use super::plan::SPARES_MAX;
 use super::{PathManager, Side, Wish};
 use crate::id::{SocketId, Transport};
@@ -11,7 +10,7 @@ use crate::path::probe::{Answer, Probes};
 use crate::path::{Path, PathId, Trust};
 use crate::recovery::rtt::Rtt;
 use crate::time::Instant;
-use crate::tunnel::{Context, Event};
+use crate::tunnel::Context;
 
 impl PathManager {
     /// Data goes by `id` from now on.
@@ -31,7 +30,7 @@ impl PathManager {
                     && path.is_proven()
                     && path.transport() == Transport::Udp
                 {
-                    connector.followed_to = Some(path.route.remote);
+                    connector.candidates.follow(path.route.remote);
                 }
             }
             self.ask(cx.now, id);
@@ -175,7 +174,7 @@ impl PathManager {
             .filter(usable)
             .map(|p| (p.link, p.route.local, p.route.remote))
             .collect();
-        let untried = connector.candidates().filter(|c| {
+        let untried = connector.candidates.udp().filter(|c| {
             let open = taken.contains(&(Some(c.link), Some(c.local), c.remote));
             !open && !connector.failed_lately(cx.now, *c)
         });
@@ -218,28 +217,16 @@ impl PathManager {
     /// Closes the sockets that neither a path nor an attempt uses.
     pub(crate) fn close_unused_sockets(&mut self, cx: &mut Context<'_>) {
         let Side::Client(connector) = &mut self.side else { return };
-        let mut kept = std::mem::take(&mut connector.sockets);
-        let lost = connector.lost.map(|lost| lost.route.socket);
-        kept.retain(|&OpenSocket { socket, .. }| {
-            let used = self.list.uses(socket)
-                || connector.is_attempting_from(socket)
-                || lost == Some(socket);
-            if !used {
-                cx.tell(Event::CloseSocket { socket });
-            }
-            used
-        });
-        connector.sockets = kept;
+        connector.close_unused(cx, |socket| self.list.uses(socket));
     }
 
     /// Client: opens a path by every link that has none, so that it is proven before it is needed.
     pub(crate) fn stand_by(&mut self, cx: &mut Context<'_>) {
         let Side::Client(connector) = &mut self.side else { return };
-        (connector.mode, connector.spread) = (cx.config.mode, cx.config.spread);
+        connector.spares.configure(cx.config.mode, cx.config.spread);
         let (wanted, is_crowded) = self.plan().spares(cx.now);
         let Side::Client(connector) = &mut self.side else { return };
-        connector.is_crowded = is_crowded;
-        connector.spares.clone_from(&wanted);
+        connector.spares.want(wanted.clone(), is_crowded);
         self.mark_spares();
         self.drop_overdue(cx); // what is not wanted any more was perhaps asked for long enough
         if !self.indices.has_keys() {
@@ -300,7 +287,7 @@ impl PathManager {
     /// that carry.
     pub(crate) fn mark_spares(&mut self) {
         let Side::Client(connector) = &self.side else { return };
-        let mut wanted = connector.spares.clone();
+        let mut wanted = connector.spares.wanted().to_vec();
         let mut paths: Vec<&Path> =
             self.list.iter().filter(|path| self.plan().may_be_spare(path)).collect();
         paths.sort_by_key(|path| (!path.is_able(), path.id));
@@ -313,7 +300,7 @@ impl PathManager {
             }
         }
         if let Side::Client(connector) = &mut self.side {
-            connector.spare_paths = kept;
+            connector.spares.keep(kept);
         }
     }
 

@@ -24,7 +24,7 @@ impl PathManager {
         let (Some(of), Side::Client(connector)) = (of, &mut self.side) else { return };
         let may_be =
             |stream: &Candidate| stream.link == of.0 && !connector.failed_lately(cx.now, *stream);
-        let stream = connector.stream_candidates().find(may_be);
+        let stream = connector.candidates.streams().find(may_be);
         if connector.policing.note(cx.now, of, (direction, kbps), stream) {
             self.stand_by(cx);
         }
@@ -58,7 +58,7 @@ impl PathManager {
             udp: self.list.iter().filter(is_beside).filter_map(rate).sum(),
         };
         let Side::Client(connector) = &mut self.side else { return };
-        let streams = connector.stream_candidates();
+        let streams = connector.candidates.streams();
         let next = streams.filter(|other| other.link == trial.link()).nth(trial.tried());
         let step = connector.policing.look(cx.now, trial, carried, next);
         if step == Step::Wait {
@@ -76,7 +76,8 @@ impl PathManager {
     fn ask_udp_again(&mut self, cx: &mut Context<'_>) {
         let Side::Client(connector) = &mut self.side else { return };
         let Some(of) = connector.policing.asks_again(cx.now) else { return };
-        let udp = connector.candidates().find(|candidate| (candidate.link, candidate.local) == of);
+        let udp =
+            connector.candidates.udp().find(|candidate| (candidate.link, candidate.local) == of);
         let Some(udp) = udp.filter(|_| self.list.has_room()) else { return };
         let there = self.plan().path_by(udp).map(|path| path.id);
         let Some(path) = there.or_else(|| self.open_path(cx, udp)) else { return };

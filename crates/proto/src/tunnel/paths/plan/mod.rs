@@ -100,12 +100,11 @@ impl PathPlan<'_> {
             let stream = stream && !path.is_preferred();
             return Rank { stream, distrusted: false, link: 0, elsewhere: false };
         };
-        let link = connector.links.iter().position(|link| Some(link.id) == path.link);
-        let wanted = connector.announced_for(path.route.remote);
+        let wanted = connector.candidates.announced_for(path.route.remote);
         Rank {
             stream: stream != connector.policing.prefers_stream(path.link),
             distrusted: connector.distrusted.has(path.link),
-            link: link.unwrap_or(usize::MAX),
+            link: connector.candidates.place_of(path.link),
             elsewhere: wanted.is_some_and(|wanted| match path.transport() {
                 Transport::Udp => wanted != path.route.remote,
                 Transport::Stream => wanted.ip() != path.route.remote.ip(), // its port is its own
@@ -147,10 +146,10 @@ impl PathPlan<'_> {
                 3
             }
         };
-        let ways = connector.candidates().filter(|way| way.link == link);
+        let ways = connector.candidates.udp().filter(|way| way.link == link);
         let mut ways: Vec<_> = ways.filter(|way| way.remote.is_ipv4() == v4).collect();
         ways.sort_by_key(|way| {
-            (connector.announced_for(way.remote) != Some(way.remote), reached(way))
+            (connector.candidates.announced_for(way.remote) != Some(way.remote), reached(way))
         });
         if connector.takes_streams() {
             let carrying = self.paths.iter().filter(|path| path.is_able());
@@ -159,7 +158,7 @@ impl PathPlan<'_> {
                 .map(|way| (way.remote, way.stream))
                 .collect();
             let of_link = |way: &Candidate| way.link == link && way.local.is_ipv4() == v4;
-            let mut streams: Vec<_> = connector.stream_candidates().filter(of_link).collect();
+            let mut streams: Vec<_> = connector.candidates.streams().filter(of_link).collect();
             streams.sort_by_key(|way| !carrying.contains(&(way.remote, way.stream)));
             ways.extend(streams);
         }
@@ -191,8 +190,11 @@ impl PathPlan<'_> {
     pub(crate) fn retry_due(&self) -> Option<Instant> {
         let connector = self.connector?;
         // Hardly anything fails: that is looked at before who leads where.
-        let failed =
-            connector.spares.iter().filter_map(|way| Some((way, connector.retry_at(way)?)));
+        let failed = connector
+            .spares
+            .wanted()
+            .iter()
+            .filter_map(|way| Some((way, connector.retry_at(way)?)));
         let missing = failed.filter(|&(way, _)| self.spares_by(*way) == 0);
         let due = missing.map(|(_, at)| at).min()?;
         (!self.is_idle_at(due)).then_some(due)
@@ -209,7 +211,7 @@ impl PathPlan<'_> {
     /// takes.
     pub(crate) fn is_spare(&self, path: &Path) -> bool {
         let Some(connector) = self.connector else { return false };
-        connector.spare_paths.contains(&path.id)
+        connector.spares.has(path.id)
     }
 
     /// When a spare path, or one that may have nothing to carry, is to be asked whether it still
@@ -256,7 +258,7 @@ impl PathPlan<'_> {
         let Some(connector) = self.connector else { return self.paths.is_on_stream() };
         let is_chosen =
             || self.paths.active().is_some_and(|it| connector.policing.prefers_stream(it.link));
-        self.paths.is_on_stream() && !connector.streams_alone && !is_chosen()
+        self.paths.is_on_stream() && !connector.candidates.are_streams_alone() && !is_chosen()
     }
 
     /// Client: the path by this candidate.
@@ -276,9 +278,9 @@ impl PathPlan<'_> {
     /// link: what they lead to is one host.
     pub(crate) fn is_mesh(&self) -> bool {
         let Some(connector) = self.connector else { return false };
-        !connector.streams_alone
-            && connector.mode == Mode::Full
-            && connector.spread.manager == Manager::FullMesh
+        !connector.candidates.are_streams_alone()
+            && connector.spares.mode() == Mode::Full
+            && connector.spares.spread().manager == Manager::FullMesh
     }
 
     /// How many of the paths there are lead by `way`, that in use and what is gone left out.
@@ -334,8 +336,8 @@ impl PathPlan<'_> {
     /// may be of use, and costs nothing.
     pub(crate) fn left_over_due(&self, path: &Path) -> Option<Instant> {
         let connector = self.connector?;
-        let is_left_over = connector.mode != Mode::Backup
-            && (path.transport() == Transport::Udp || connector.streams_alone)
+        let is_left_over = connector.spares.mode() != Mode::Backup
+            && (path.transport() == Transport::Udp || connector.candidates.are_streams_alone())
             && path.congestion.is_none()
             && self.may_be_spare(path)
             && !self.is_spare(path);

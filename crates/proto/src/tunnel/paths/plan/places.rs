@@ -73,7 +73,10 @@ impl PathPlan<'_> {
     /// When a path without any answer gives its place to a path on another link.
     pub(crate) fn rest_due(&self, path: &Path) -> Option<Instant> {
         let connector = self.connector?;
-        if !connector.is_crowded || path.is_proven() || self.paths.active_id() == Some(path.id) {
+        if !connector.spares.is_crowded()
+            || path.is_proven()
+            || self.paths.active_id() == Some(path.id)
+        {
             return None;
         }
         let of = family_of(path)?;

@@ -33,13 +33,14 @@ impl PathPlan<'_> {
             return (Vec::new(), 0);
         };
         if self.is_without_udp() {
-            let beside = if connector.mode == Mode::Full { self.streams_beside() } else { vec![] };
+            let beside =
+                if connector.spares.mode() == Mode::Full { self.streams_beside() } else { vec![] };
             let room = SPARES_MAX - 1 - beside.len().min(STREAMS_BESIDE);
-            let over_udp = connector.candidates().take(room);
+            let over_udp = connector.candidates.udp().take(room);
             return (over_udp.chain(beside).collect(), SPARES_MAX - 1);
         }
-        let more = if connector.mode == Mode::Full {
-            connector.spread.subflows.clamp(1, SUBFLOWS_MAX) - 1
+        let more = if connector.spares.mode() == Mode::Full {
+            connector.spares.spread().subflows.clamp(1, SUBFLOWS_MAX) - 1
         } else {
             0
         };
@@ -70,15 +71,15 @@ impl PathPlan<'_> {
         let like_it = |other: &Candidate| {
             other.link != way.link && (other.remote, other.stream) == (way.remote, way.stream)
         };
-        connector.stream_candidates().filter(like_it).collect()
+        connector.candidates.streams().filter(like_it).collect()
     }
 
     /// By each link to each address where the gateway says that it is reached, or else is known.
     fn mesh(&self) -> Vec<Candidate> {
         let Some(connector) = self.connector else { return Vec::new() };
-        let is_told = |way: &Candidate| connector.announced.contains(&way.remote);
-        let tells = |way: &Candidate| connector.announced_for(way.remote).is_some();
-        connector.candidates().filter(|way| is_told(way) || !tells(way)).collect()
+        let is_told = |way: &Candidate| connector.candidates.is_announced(way.remote);
+        let tells = |way: &Candidate| connector.candidates.announced_for(way.remote).is_some();
+        connector.candidates.udp().filter(|way| is_told(way) || !tells(way)).collect()
     }
 
     /// By each link other than the one in use, in each family, the way whose turn it is; beside a
@@ -87,11 +88,12 @@ impl PathPlan<'_> {
         let (Some(connector), Some(active)) = (self.connector, self.paths.active()) else {
             return Vec::new();
         };
-        let in_use = connector.links.iter().position(|link| Some(link.id) == active.link);
+        let in_use =
+            connector.candidates.links().iter().position(|link| Some(link.id) == active.link);
         let is_trusted = |link: LinkId| !connector.distrusted.has(Some(link));
-        let others = connector.links.iter().enumerate().filter(|&(place, link)| {
+        let others = connector.candidates.links().iter().enumerate().filter(|&(place, link)| {
             let is_better = in_use.is_none_or(|in_use| place < in_use) && is_trusted(link.id);
-            Some(link.id) != active.link && (connector.mode != Mode::Single || is_better)
+            Some(link.id) != active.link && (connector.spares.mode() != Mode::Single || is_better)
         });
         let ways = others.flat_map(|(_, link)| {
             [true, false].into_iter().flat_map(|v4| {
@@ -114,7 +116,7 @@ impl PathPlan<'_> {
             let best = able.min_by_key(|path| self.place(path))?;
             connector.candidate_of(best.link, &best.route)
         };
-        connector.links.iter().filter_map(|link| best(link.id)).collect()
+        connector.candidates.links().iter().filter_map(|link| best(link.id)).collect()
     }
 
     /// Client: whether `path` is one of those that carry together in mode `full`.
@@ -140,7 +142,7 @@ impl PathPlan<'_> {
             return true;
         }
         let way = |path: &Path| (path.route.local, path.route.remote);
-        let subflows = usize::from(connector.spread.subflows.clamp(1, SUBFLOWS_MAX));
+        let subflows = usize::from(connector.spares.spread().subflows.clamp(1, SUBFLOWS_MAX));
         let best = able().min_by_key(|other| self.place(other));
         let leads_there = best.is_some_and(|best| way(best) == way(path));
         let before =
@@ -165,7 +167,7 @@ impl PathPlan<'_> {
     /// those is there.
     fn is_for_all(&self, path: &Path) -> bool {
         let Some(connector) = self.connector else { return false };
-        let stands_by = |path: &Path| connector.stands_by(path.link);
+        let stands_by = |path: &Path| connector.candidates.stands_by(path.link);
         let in_use = || self.paths.active().filter(|active| active.is_able());
         !stands_by(path)
             || (!self.paths.iter().any(|other| other.is_able() && !stands_by(other))
