@@ -46,8 +46,7 @@ impl Bonding {
         let is_full = cx.config.mode == Mode::Full;
         let chosen = |path: &Path| is_full && tunnel.paths.plan().is_to_share(cx.now, path);
         let changed = |path: &&Path| path.congestion.is_some() != chosen(path);
-        let changed: Vec<_> =
-            tunnel.paths.list.iter().filter(changed).map(|path| path.id).collect();
+        let changed = tunnel.paths.list.ids(changed);
         let any = !changed.is_empty();
         for id in changed {
             let is_shared = tunnel.paths.list.is_shared(id);

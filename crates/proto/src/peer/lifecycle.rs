@@ -233,10 +233,10 @@ impl Peer {
 
     /// Called when the state may have changed.
     pub(super) fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
-        let returns = self.tunnel.paths.returns(cx.now);
+        let returns = self.tunnel.paths.list.returns(cx.now);
         let carries = matches!(self.tunnel.state, PeerState::Up | PeerState::Moving)
             || returns
-            || self.tunnel.paths.claimed().is_some();
+            || self.tunnel.paths.list.claimed().is_some();
         if self.tunnel.state == PeerState::Up {
             self.tell_network();
         }
@@ -250,7 +250,7 @@ impl Peer {
             (true, true) => return,
             (false, false) => {}
         }
-        self.tunnel.paths.ask_urgently(cx.now, self.flows.is_waiting());
+        self.tunnel.paths.list.ask_urgently(cx.now, self.flows.is_waiting());
     }
 
     /// Tells by which network data goes, and how long its round trip is: at best, since a queue of

@@ -282,7 +282,7 @@ impl Peer {
                 self.flows.rest(cx.now + REST);
                 break;
             }
-            if self.tunnel.paths.claimed().is_some_and(|path| !path.allows(MAX_DATAGRAM)) {
+            if self.tunnel.paths.list.claimed().is_some_and(|path| !path.allows(MAX_DATAGRAM)) {
                 self.flows.rest(cx.now + REST_UNHEARD);
                 break;
             }

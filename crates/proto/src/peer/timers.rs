@@ -114,7 +114,9 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.paths.asked_enough_due(p.flows.is_waiting(), path)),
+        |p, _| {
+            p.first_path(|path| p.tunnel.paths.plan().asked_enough_due(p.flows.is_waiting(), path))
+        },
         |p, cx| p.tunnel.paths.stop_asking(cx.now, p.flows.is_waiting()),
     ),
     timer(
@@ -181,7 +183,7 @@ const TIMERS: &[Timer] = &[
         |p, cx| p.tunnel.keep_alive(cx),
     ),
     timer(Reason::Echo, |p, _| p.tunnel.echo_due(), |p, cx| p.tunnel.send_echo(cx)),
-    settled(Reason::Silence, |p, _| p.tunnel.paths.plan().return_due()),
+    settled(Reason::Silence, |p, _| p.tunnel.paths.list.return_due()),
     settled(Reason::Repair, |p, _| p.tunnel.late_due()),
     settled(Reason::Flow, |p, _| p.flows.due()),
 ];

@@ -211,7 +211,7 @@ impl Tunnel {
         }
         self.forgive(id);
         self.repeat_share(cx, id, answer.asked_at);
-        self.manage(cx, |paths, cx| paths.drop_forged(cx, id, answer));
+        self.manage(cx, |paths, cx| paths.remove_paths(cx, paths.list.forged_by(id, answer)));
         if let Trust::Claimed { instead_of: Some(old), .. } = before {
             self.replace_path(cx, old, id);
         }

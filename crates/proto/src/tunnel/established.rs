@@ -72,7 +72,7 @@ impl Tunnel {
         let Some(attempt) = round.attempts.remove(place) else { return Ok(None) };
         // The path in use is heard again, and data goes there: that is not lost for a session that
         // is not needed, unless the path turns out not to answer.
-        let returns = self.paths.plan().return_due().is_some_and(|due| cx.now < due);
+        let returns = self.paths.list.return_due().is_some_and(|due| cx.now < due);
         if keys.is_some() && returns && !self.needs_keys(cx.now) {
             cx.indices.revoke(attempt.indices);
             return Ok(None);
@@ -124,7 +124,9 @@ impl Tunnel {
             paths.close_unused_sockets(cx);
             paths.take_better(cx);
             paths.stand_by(cx);
-            paths.repeat_shares(cx.now);
+            // What was said under the old keys of who shares may have come too late.
+            let shared = paths.list.ids(|path| path.has_share());
+            shared.into_iter().for_each(|id| paths.ask(cx.now, id));
         });
         self.carries_anew = true;
     }
@@ -144,7 +146,10 @@ impl Tunnel {
                 let path = Path::new(id, route, Some(link), cx.now, Trust::Proven);
                 self.manage(cx, |paths, cx| {
                     paths.add_path(cx, path);
-                    paths.replace_twins(cx, id);
+                    // It came by a socket of its own. What was there between these addresses does
+                    // not carry, or it would have been asked by it. If a path was asked that was
+                    // there already, others may carry beside it.
+                    paths.remove_paths(cx, paths.list.twins_of(id));
                 });
                 id
             }

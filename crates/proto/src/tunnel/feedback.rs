@@ -81,7 +81,7 @@ impl Tunnel {
     /// Sends the probes of the largest datagram that are due.
     pub(crate) fn search_mtus_due(&mut self, cx: &mut Context<'_>) {
         let due = |path: &&Path| path.mtu_due().is_some_and(|due| due <= cx.now);
-        let due: Vec<_> = self.paths.list.iter().filter(due).map(|path| path.id).collect();
+        let due = self.paths.list.ids(due);
         for id in due {
             if let Some(path) = self.paths.list.get_mut(id) {
                 path.set_mtu_due(None);

@@ -18,7 +18,7 @@ impl Tunnel {
     /// Sends every challenge that is due.
     pub(crate) fn send_probes_due(&mut self, cx: &mut Context<'_>) {
         let due = |path: &&Path| self.paths.plan().probe_due(path).is_some_and(|due| due <= cx.now);
-        let due: Vec<_> = self.paths.list.iter().filter(due).map(|path| path.id).collect();
+        let due = self.paths.list.ids(due);
         for id in due {
             self.send_probe_due(cx, id);
         }

@@ -16,7 +16,7 @@ impl Tunnel {
         let due = |path: &&Path| {
             self.silence_due(cx.config.ablation, path).is_some_and(|due| due <= cx.now)
         };
-        let overdue: Vec<PathId> = self.paths.list.iter().filter(due).map(|path| path.id).collect();
+        let overdue = self.paths.list.ids(due);
         let any = !overdue.is_empty();
         if any {
             self.manage(cx, |paths, cx| paths.take_overdue(cx, overdue));

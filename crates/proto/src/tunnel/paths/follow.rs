@@ -5,10 +5,8 @@
 
 use std::net::SocketAddr;
 
-use super::candidate::Candidate;
 use super::{PathManager, Side, Wish};
 use crate::id::Transport;
-use crate::outbox::Route;
 use crate::path::Path;
 use crate::tunnel::Context;
 
@@ -31,7 +29,7 @@ impl PathManager {
 
     /// Client: goes to where the gateway wants to be reached, unless it is there.
     fn follow(&mut self, cx: &mut Context<'_>) {
-        let Some(target) = self.target() else { return };
+        let Some(target) = self.plan().target() else { return };
         let to_it = |path: &&Path| {
             path.route.remote == target.remote
                 && path.link == Some(target.link)
@@ -52,25 +50,12 @@ impl PathManager {
         }
     }
 
-    /// Client: the way that the gateway asks for, by the link in use; `None` if that is in use.
-    fn target(&self) -> Option<Candidate> {
-        let Side::Client(connector) = &self.side else { return None };
-        let path = self.list.active().filter(|path| path.transport() == Transport::Udp)?;
-        let Route { local, remote, .. } = path.route;
-        let wanted = connector.candidates.announced_for(remote)?;
-        let candidate = Candidate { link: path.link?, local: local?, remote: wanted, stream: None };
-        (wanted != remote).then_some(candidate)
-    }
-
     /// Client: a path to an address that the gateway has left for good is of no more use.
     fn leave_retired(&mut self, cx: &mut Context<'_>) {
         let Side::Client(connector) = &self.side else { return };
         let active = self.list.active_id();
         let known: Vec<_> = connector.candidates.remotes().collect();
         let retired = |path: &&Path| Some(path.id) != active && !known.contains(&path.route.remote);
-        let retired: Vec<_> = self.list.iter().filter(retired).map(|path| path.id).collect();
-        for id in retired {
-            self.remove_path(cx, id);
-        }
+        self.remove_paths(cx, self.list.ids(retired));
     }
 }

@@ -39,7 +39,7 @@ impl PathManager {
                     && local.is_none_or(|local| link.addresses.contains(&local))
             })
         };
-        let gone: Vec<_> = self.list.iter().filter(|p| !still(p)).map(|p| p.id).collect();
+        let gone = self.list.ids(|p| !still(p));
         let shared_was_lost = gone.iter().any(|id| self.list.is_shared(*id));
         for id in gone {
             self.lose_path(id);
@@ -157,8 +157,7 @@ impl PathManager {
     /// A socket of this node has failed: the paths by it are gone, and attempts by it will not be
     /// answered.
     pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
-        let by_it = self.list.iter().filter(|path| path.route.socket == socket);
-        let lost: Vec<_> = by_it.map(|path| path.id).collect();
+        let lost = self.list.ids(|path| path.route.socket == socket);
         let beside =
             self.list.iter().filter(|path| lost.contains(&path.id) && self.plan().is_spare(path));
         let beside: Vec<_> = beside

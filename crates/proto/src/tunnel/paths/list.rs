@@ -3,9 +3,12 @@
 
 use crate::id::{SocketId, Transport};
 use crate::outbox::Route;
+use crate::path::probe::{Answer, URGENT};
 use crate::path::{Health, PATHS_MAX, Path, PathId, Trust};
 use crate::time::Instant;
 
+/// Paths that are asked more often at once: the questions of more fill a slow link by themselves.
+const URGENT_PATHS: usize = 3;
 /// All places of [`Paths::take_changed`].
 pub(crate) const ALL: u16 = u16::MAX;
 
@@ -77,6 +80,11 @@ impl Paths {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
         self.list.iter()
+    }
+
+    /// The names of those for which this holds.
+    pub(crate) fn ids(&self, holds: impl FnMut(&&Path) -> bool) -> Vec<PathId> {
+        self.list.iter().filter(holds).map(|path| path.id).collect()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
@@ -215,6 +223,77 @@ impl Paths {
         if let Some(path) = self.get_mut(id) {
             path.note_copied(len);
         }
+    }
+
+    /// Until when a path that is heard again after a silence is taken to carry without an answer.
+    pub(crate) fn return_due(&self) -> Option<Instant> {
+        let path = self.active()?;
+        let is_silent = path.is_silent();
+        path.returned_at().filter(|_| is_silent).map(|at| at + path.patience())
+    }
+
+    /// Whether the path in use was silent in both directions and is heard again: that it carries
+    /// the other way as well is not proven, and likely enough for what is sent again if not.
+    pub(crate) fn returns(&mut self, now: Instant) -> bool {
+        let Some(due) = self.return_due() else { return false };
+        if due <= now
+            && let Some(id) = self.active_id()
+            && let Some(path) = self.get_mut(id)
+        {
+            path.forget_return();
+        }
+        now < due
+    }
+
+    /// Gateway: where the peer says that it is, if it left every other place: what is said there
+    /// before that is proven is bounded, and saves a round trip.
+    pub(crate) fn claimed(&self) -> Option<&Path> {
+        let path = self.get(self.choose()?.original)?;
+        path.is_claimed().then_some(path)
+    }
+
+    /// While connections wait for a path it is asked more often, in the first minute: who asks
+    /// again for what is held later does so in passing, whenever its programs try again. Of many
+    /// paths, those that are likely to return first.
+    pub(crate) fn ask_urgently(&mut self, now: Instant, flows_wait: bool) {
+        let active = self.active_id();
+        let is_wanted = |path: &Path| {
+            let since = match path.health() {
+                Health::Silent { since } => Some(since),
+                Health::Gone => Some(path.heard_at().unwrap_or_else(|| path.since())),
+                Health::Good => None,
+            };
+            flows_wait && since.is_none_or(|since| now.saturating_since(since) < URGENT)
+        };
+        let likely =
+            |path: &&Path| (Some(path.id) == active, path.heard_at().max(Some(path.since())));
+        let mut chosen = [None; URGENT_PATHS];
+        for place in 0..URGENT_PATHS {
+            let rest = |path: &&Path| is_wanted(path) && !chosen.contains(&Some(path.id));
+            chosen[place] = self.iter().filter(rest).max_by_key(likely).map(|path| path.id);
+        }
+        for path in self.iter_mut() {
+            path.probes.set_urgent(now, chosen.contains(&Some(path.id)));
+        }
+    }
+
+    /// Addresses that were claimed in the place of `id`, which answers what it was asked since: it
+    /// was never left, and they are forged.
+    pub(crate) fn forged_by(&self, id: PathId, answer: Answer) -> Vec<PathId> {
+        self.ids(|path| match path.trust() {
+            Trust::Claimed { instead_of, .. } => {
+                instead_of == Some(id) && answer.asked_at >= path.since()
+            }
+            Trust::Proven | Trust::Chosen => false,
+        })
+    }
+
+    /// The others between the same two addresses as `id`.
+    pub(crate) fn twins_of(&self, id: PathId) -> Vec<PathId> {
+        let Some(of) = self.get(id) else { return Vec::new() };
+        let place =
+            |path: &Path| (path.link, path.route.local, path.route.remote, path.transport());
+        self.ids(|path| path.id != id && place(path) == place(of))
     }
 
     /// Whether data goes by a stream, for want of anything better.

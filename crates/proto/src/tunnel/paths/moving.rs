@@ -6,7 +6,7 @@ use super::plan::SPARES_MAX;
 use super::{PathManager, Side, Wish};
 use crate::id::{SocketId, Transport};
 use crate::outbox::Route;
-use crate::path::probe::{Answer, Probes};
+use crate::path::probe::Probes;
 use crate::path::{Path, PathId, Trust};
 use crate::recovery::rtt::Rtt;
 use crate::time::Instant;
@@ -18,7 +18,14 @@ impl PathManager {
         if self.list.active_id() == Some(id) {
             return;
         }
-        self.distrust_silent(cx.now, id);
+        let to = self.list.get(id).and_then(|path| path.link);
+        let from = self.list.active().filter(|from| from.is_silent()).and_then(|from| from.link);
+        if let Some(link) = from.filter(|_| from != to)
+            && let Side::Client(connector) = &mut self.side
+        {
+            // It fell silent: its link is not trusted at its first word.
+            connector.distrusted.note(cx.now, link);
+        }
         self.list.activate(id);
         self.tell_moved(cx.now, id);
         self.forget_gone(cx);
@@ -75,6 +82,13 @@ impl PathManager {
         }
     }
 
+    /// Removes these paths.
+    pub(crate) fn remove_paths(&mut self, cx: &mut Context<'_>, ids: Vec<PathId>) {
+        for id in ids {
+            self.remove_path(cx, id);
+        }
+    }
+
     /// Removes a path that has served, unless data goes by it by now.
     pub(crate) fn remove_spare(&mut self, cx: &mut Context<'_>, id: PathId) {
         if self.list.active_id() != Some(id) {
@@ -91,20 +105,6 @@ impl PathManager {
             self.activate(cx, proven);
         }
         self.close_unused_sockets(cx);
-    }
-
-    /// An address that still answers, after another was claimed in its place, was never left.
-    pub(crate) fn drop_forged(&mut self, cx: &mut Context<'_>, id: PathId, answer: Answer) {
-        let forged = |path: &&Path| match path.trust() {
-            Trust::Claimed { instead_of, .. } => {
-                instead_of == Some(id) && answer.asked_at >= path.since()
-            }
-            Trust::Proven | Trust::Chosen => false,
-        };
-        let forged: Vec<_> = self.list.iter().filter(forged).map(|path| path.id).collect();
-        for id in forged {
-            self.remove_path(cx, id);
-        }
     }
 
     /// The path `new` is `old` with another address, and takes its place. Returns whether it
@@ -135,20 +135,6 @@ impl PathManager {
         is_shared
     }
 
-    /// The answer came by a socket of its own: what was there between the same two addresses does
-    /// not carry, or it would have been asked by it. Where a path was asked that was there already,
-    /// this says nothing of others between these two: they may be meant to carry beside it.
-    pub(crate) fn replace_twins(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let Some(new) = self.list.get(id) else { return };
-        let place =
-            |path: &Path| (path.link, path.route.local, path.route.remote, path.transport());
-        let same = |path: &&Path| path.id != id && place(path) == place(new);
-        let twins: Vec<_> = self.list.iter().filter(same).map(|path| path.id).collect();
-        for twin in twins {
-            self.remove_path(cx, twin);
-        }
-    }
-
     /// Client: removes paths that are gone, but for the active one while nothing took its place. A
     /// gateway keeps them: the peer may turn out to be there after all.
     pub(crate) fn forget_gone(&mut self, cx: &mut Context<'_>) {
@@ -157,10 +143,7 @@ impl PathManager {
         }
         let active = self.list.active_id();
         let gone = |path: &&Path| path.is_gone() && Some(path.id) != active;
-        let gone: Vec<_> = self.list.iter().filter(gone).map(|path| path.id).collect();
-        for id in gone {
-            self.remove_path(cx, id);
-        }
+        self.remove_paths(cx, self.list.ids(gone));
     }
 
     /// Client: a path by the best candidate that has none yet. `None` when there is no such
@@ -227,7 +210,7 @@ impl PathManager {
         let (wanted, is_crowded) = self.plan().spares(cx.now);
         let Side::Client(connector) = &mut self.side else { return };
         connector.spares.want(wanted.clone(), is_crowded);
-        self.mark_spares();
+        self.keep_spares();
         self.drop_overdue(cx); // what is not wanted any more was perhaps asked for long enough
         if !self.indices.has_keys() {
             return;
@@ -247,11 +230,11 @@ impl PathManager {
             }
             if let Some(id) = self.plan().unanswered_beside(candidate) {
                 self.lead(cx, id, candidate);
-                self.mark_spares();
+                self.keep_spares();
             } else if self.has_room_for_spare(cx)
                 && let Some(id) = self.open_path(cx, candidate)
             {
-                self.mark_spares();
+                self.keep_spares();
                 self.ask(cx.now, id);
             }
         }
@@ -266,39 +249,21 @@ impl PathManager {
         self.ask(cx.now, id);
     }
 
-    /// Whether there is room for one more, perhaps in place of one that nobody wants: best one that
-    /// leads nowhere, else the one that was not heard of for longest.
+    /// Whether there is room for one more, perhaps in place of one that nobody wants.
     fn has_room_for_spare(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.list.iter().count() < SPARES_MAX {
+        if self.list.len() < SPARES_MAX {
             return true;
         }
-        let active = self.list.active_id();
-        let useless = |path: &&Path| Some(path.id) != active && !self.plan().is_spare(path);
-        let useless = self.list.iter().filter(useless);
-        let useless =
-            useless.min_by_key(|path| (path.is_able(), path.heard_at())).map(|path| path.id);
+        let useless = self.plan().most_useless();
         if let Some(id) = useless {
             self.remove_path(cx, id);
         }
         useless.is_some()
     }
 
-    /// Finds out which paths are kept for the ways to prove ahead: of more than are wanted those
-    /// that carry.
-    pub(crate) fn mark_spares(&mut self) {
-        let Side::Client(connector) = &self.side else { return };
-        let mut wanted = connector.spares.wanted().to_vec();
-        let mut paths: Vec<&Path> =
-            self.list.iter().filter(|path| self.plan().may_be_spare(path)).collect();
-        paths.sort_by_key(|path| (!path.is_able(), path.id));
-        let mut kept = Vec::new();
-        for path in paths {
-            let way = connector.candidate_of(path.link, &path.route);
-            if let Some(place) = wanted.iter().position(|wanted| Some(*wanted) == way) {
-                wanted.swap_remove(place);
-                kept.push(path.id);
-            }
-        }
+    /// Keeps the paths that are wanted beside the one in use.
+    fn keep_spares(&mut self) {
+        let kept = self.plan().kept_spares();
         if let Side::Client(connector) = &mut self.side {
             connector.spares.keep(kept);
         }
@@ -312,14 +277,6 @@ impl PathManager {
         }
     }
 
-    /// Client: there are new keys. What was said under the old ones of who shares may have come too
-    /// late to be heeded.
-    pub(crate) fn repeat_shares(&mut self, now: Instant) {
-        let shared = self.list.iter().filter(|path| path.has_share());
-        let shared: Vec<_> = shared.map(|path| path.id).collect();
-        shared.into_iter().for_each(|id| self.ask(now, id));
-    }
-
     /// Gives up what did not prove itself in time, and paths beside the one in use that are silent.
     pub(crate) fn drop_overdue(&mut self, cx: &mut Context<'_>) {
         let active = self.list.active_id();
@@ -327,21 +284,6 @@ impl PathManager {
             let silent = self.plan().silent_step_due(path).filter(|_| Some(path.id) != active);
             [self.plan().claim_due(path), silent].into_iter().flatten().any(|due| due <= cx.now)
         };
-        let due: Vec<_> = self.list.iter().filter(due).map(|path| path.id).collect();
-        for id in due {
-            self.remove_path(cx, id);
-        }
-    }
-
-    /// Client: data goes over to the path `id`. If that is because the one in use fell silent, its
-    /// link is not trusted at its first word.
-    pub(crate) fn distrust_silent(&mut self, now: Instant, id: PathId) {
-        let (Some(from), Some(to)) = (self.list.active(), self.list.get(id)) else { return };
-        let silent = from.is_silent();
-        if let Some(link) = from.link.filter(|_| silent && from.link != to.link)
-            && let Side::Client(connector) = &mut self.side
-        {
-            connector.distrusted.note(now, link);
-        }
+        self.remove_paths(cx, self.list.ids(due));
     }
 }

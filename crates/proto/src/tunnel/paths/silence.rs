@@ -2,20 +2,12 @@
 
 use super::{PathManager, Side, Wish};
 use crate::id::Transport;
-use crate::path::probe::URGENT;
-use crate::path::{Health, Path, PathId};
+use crate::path::{Path, PathId};
 use crate::time::{Duration, Instant};
 use crate::tunnel::Context;
 
 /// Nothing came or went by a stream for this long: either there was nothing, or it stands still.
 const QUIET: Duration = Duration::from_secs(1);
-/// How long a gateway challenges a client that went silent; the next data begins anew.
-const GATEWAY_ASKS: Duration = Duration::from_secs(15);
-/// The same while open connections wait for it.
-const GATEWAY_ASKS_FOR_FLOWS: Duration = Duration::from_secs(60);
-/// Paths that are asked more often at once: the questions of more fill a slow link by themselves.
-const URGENT_PATHS: usize = 3;
-
 impl PathManager {
     /// These have owed an answer for too long, or were silent for long enough for the next step.
     pub(crate) fn take_overdue(&mut self, cx: &mut Context<'_>, overdue: Vec<PathId>) {
@@ -39,18 +31,11 @@ impl PathManager {
         }
     }
 
-    /// When a gateway has challenged `path` for long enough, whatever it is taken for: a client
-    /// that is there will send, and one that is not must not be asked for ever.
-    pub(crate) fn asked_enough_due(&self, flows_wait: bool, path: &Path) -> Option<Instant> {
-        let asking = path.probes.asking_since().filter(|_| self.at_gateway());
-        let enough = if flows_wait { GATEWAY_ASKS_FOR_FLOWS } else { GATEWAY_ASKS };
-        asking.map(|since| since + enough)
-    }
-
     pub(crate) fn stop_asking(&mut self, now: Instant, flows_wait: bool) {
-        let enough =
-            |path: &&Path| self.asked_enough_due(flows_wait, path).is_some_and(|due| due <= now);
-        let enough: Vec<_> = self.list.iter().filter(enough).map(|path| path.id).collect();
+        let enough = |path: &&Path| {
+            self.plan().asked_enough_due(flows_wait, path).is_some_and(|due| due <= now)
+        };
+        let enough = self.list.ids(enough);
         for id in enough {
             if let Some(path) = self.list.get_mut(id) {
                 path.probes.stop();
@@ -89,54 +74,9 @@ impl PathManager {
             let is_asked = path.probes.asking_since().is_some();
             may_have && path.is_able() && path.transport() == Transport::Udp && !is_asked
         };
-        let paths: Vec<PathId> = self.list.iter().filter(carries).map(|path| path.id).collect();
+        let paths = self.list.ids(carries);
         for id in paths {
             self.ask(cx.now, id);
-        }
-    }
-
-    /// Whether the path in use was silent in both directions and is heard again: that it carries
-    /// the other way as well is not proven, and likely enough for what is sent again if not.
-    pub(crate) fn returns(&mut self, now: Instant) -> bool {
-        let Some(due) = self.plan().return_due() else { return false };
-        if due <= now
-            && let Some(id) = self.list.active_id()
-            && let Some(path) = self.list.get_mut(id)
-        {
-            path.forget_return();
-        }
-        now < due
-    }
-
-    /// Gateway: where the peer says that it is, if it left every other place: what is said there
-    /// before that is proven is bounded, and saves a round trip.
-    pub(crate) fn claimed(&self) -> Option<&Path> {
-        let path = self.list.get(self.list.choose()?.original)?;
-        path.is_claimed().then_some(path)
-    }
-
-    /// While connections wait for a path it is asked more often, in the first minute: who asks
-    /// again for what is held later does so in passing, whenever its programs try again. Of many
-    /// paths, those that are likely to return first.
-    pub(crate) fn ask_urgently(&mut self, now: Instant, flows_wait: bool) {
-        let active = self.list.active_id();
-        let is_wanted = |path: &Path| {
-            let since = match path.health() {
-                Health::Silent { since } => Some(since),
-                Health::Gone => Some(path.heard_at().unwrap_or_else(|| path.since())),
-                Health::Good => None,
-            };
-            flows_wait && since.is_none_or(|since| now.saturating_since(since) < URGENT)
-        };
-        let likely =
-            |path: &&Path| (Some(path.id) == active, path.heard_at().max(Some(path.since())));
-        let mut chosen = [None; URGENT_PATHS];
-        for place in 0..URGENT_PATHS {
-            let rest = |path: &&Path| is_wanted(path) && !chosen.contains(&Some(path.id));
-            chosen[place] = self.list.iter().filter(rest).max_by_key(likely).map(|path| path.id);
-        }
-        for path in self.list.iter_mut() {
-            path.probes.set_urgent(now, chosen.contains(&Some(path.id)));
         }
     }
 

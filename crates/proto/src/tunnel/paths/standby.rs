@@ -59,7 +59,7 @@ impl PathManager {
     /// Asks the spare paths that nobody has heard of for a while.
     pub(crate) fn check_spares(&mut self, cx: &mut Context<'_>) {
         let due = |path: &&Path| self.plan().check_due(path).is_some_and(|due| due <= cx.now);
-        let due: Vec<_> = self.list.iter().filter(due).map(|path| path.id).collect();
+        let due = self.list.ids(due);
         for id in due {
             self.ask(cx.now, id);
         }
@@ -72,10 +72,10 @@ impl PathManager {
         if self.at_gateway() || cx.config.mode != Mode::Full {
             return;
         }
-        let others = self.list.iter().filter(|path| path.link == link && path.is_able());
-        let asked = others.filter(|path| path.probes.asking_since().is_none());
-        let asked: Vec<_> = asked.map(|path| path.id).collect();
-        asked.into_iter().for_each(|id| self.ask(cx.now, id));
+        let others = self.list.ids(|path| {
+            path.link == link && path.is_able() && path.probes.asking_since().is_none()
+        });
+        others.into_iter().for_each(|id| self.ask(cx.now, id));
     }
 
     /// Gives places to other links. The time of those may be over at once, so this repeats.
@@ -88,10 +88,7 @@ impl PathManager {
             let leaves = |path: &&Path| {
                 !path.is_proven() && Some(path.id) != active && family_of(path) == Some(of)
             };
-            let leaving: Vec<_> = self.list.iter().filter(leaves).map(|path| path.id).collect();
-            for id in leaving {
-                self.remove_path(cx, id);
-            }
+            self.remove_paths(cx, self.list.ids(leaves));
             self.stand_by(cx);
         }
     }

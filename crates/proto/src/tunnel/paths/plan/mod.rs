@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 
 use crate::id::{LinkId, Transport};
 use crate::multipath::{Manager, Mode};
+use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::tunnel::paths::candidate::Candidate;
@@ -39,6 +40,10 @@ pub(crate) const FRESH: Duration = Duration::from_secs(20);
 /// session in the background, by every way that there is: the gateway may have lost its own, or UDP
 /// be blocked.
 const HANDSHAKE_AFTER: Duration = Duration::from_secs(1);
+/// How long a gateway challenges a client that went silent; the next data begins anew.
+const GATEWAY_ASKS: Duration = Duration::from_secs(15);
+/// The same while open connections wait for it.
+const GATEWAY_ASKS_FOR_FLOWS: Duration = Duration::from_secs(60);
 /// How long a stream stays open that was in use before UDP worked again.
 const STREAM_KEPT: Duration = Duration::from_secs(30);
 
@@ -71,13 +76,6 @@ pub(crate) struct Rank {
 }
 
 impl PathPlan<'_> {
-    /// Until when a path that is heard again after a silence is taken to carry without an answer.
-    pub(crate) fn return_due(&self) -> Option<Instant> {
-        let path = self.paths.active()?;
-        let is_silent = path.is_silent();
-        path.returned_at().filter(|_| is_silent).map(|at| at + path.patience())
-    }
-
     /// Whether `id` would carry better than the path in use.
     pub(crate) fn is_better(&self, id: PathId) -> bool {
         let (Some(path), Some(active)) = (self.paths.get(id), self.paths.active()) else {
@@ -283,6 +281,16 @@ impl PathPlan<'_> {
             && connector.spares.spread().manager == Manager::FullMesh
     }
 
+    /// Client: the way that the gateway asks for, by the link in use; `None` if that is in use.
+    pub(crate) fn target(&self) -> Option<Candidate> {
+        let connector = self.connector?;
+        let path = self.paths.active().filter(|path| path.transport() == Transport::Udp)?;
+        let Route { local, remote, .. } = path.route;
+        let wanted = connector.candidates.announced_for(remote)?;
+        let candidate = Candidate { link: path.link?, local: local?, remote: wanted, stream: None };
+        (wanted != remote).then_some(candidate)
+    }
+
     /// How many of the paths there are lead by `way`, that in use and what is gone left out.
     pub(crate) fn spares_by(&self, way: Candidate) -> usize {
         let Some(connector) = self.connector else { return 0 };
@@ -290,8 +298,41 @@ impl PathPlan<'_> {
         self.paths.iter().filter(|path| self.may_be_spare(path)).filter(leads).count()
     }
 
+    /// The paths that are kept for the candidates to prove ahead: of more than are wanted those
+    /// that carry.
+    pub(crate) fn kept_spares(&self) -> Vec<PathId> {
+        let Some(connector) = self.connector else { return Vec::new() };
+        let mut wanted = connector.spares.wanted().to_vec();
+        let mut paths: Vec<&Path> =
+            self.paths.iter().filter(|path| self.may_be_spare(path)).collect();
+        paths.sort_by_key(|path| (!path.is_able(), path.id));
+        let is_kept = |path: &&&Path| {
+            let candidate = connector.candidate_of(path.link, &path.route);
+            let place = wanted.iter().position(|wanted| Some(*wanted) == candidate);
+            place.map(|place| wanted.swap_remove(place)).is_some()
+        };
+        paths.iter().filter(is_kept).map(|path| path.id).collect()
+    }
+
+    /// The path that is wanted least: best one that leads nowhere, else the one that was not heard
+    /// of for longest. `None` if all are wanted.
+    pub(crate) fn most_useless(&self) -> Option<PathId> {
+        let active = self.paths.active_id();
+        let useless = |path: &&Path| Some(path.id) != active && !self.is_spare(path);
+        let useless = self.paths.iter().filter(useless);
+        useless.min_by_key(|path| (path.is_able(), path.heard_at())).map(|path| path.id)
+    }
+
     pub(crate) fn may_be_spare(&self, path: &Path) -> bool {
         Some(path.id) != self.paths.active_id() && !path.is_gone() && !self.is_nat_test(path.id)
+    }
+
+    /// When a gateway has challenged `path` for long enough, whatever it is taken for: a client
+    /// that is there will send, and one that is not must not be asked for ever.
+    pub(crate) fn asked_enough_due(&self, flows_wait: bool, path: &Path) -> Option<Instant> {
+        let asking = path.probes.asking_since().filter(|_| self.connector.is_none());
+        let enough = if flows_wait { GATEWAY_ASKS_FOR_FLOWS } else { GATEWAY_ASKS };
+        asking.map(|since| since + enough)
     }
 
     /// A silent path of a client: when to ask for a new session, or to give up the path if it is
