@@ -12,7 +12,7 @@ use std::process::Stdio;
 use serde_json::Value;
 use support::netns::{
     Lab, edit, hide_nft, in_namespace, in_namespace_of_root, need_program, on, output, own_etc,
-    reaches, serve_pattern, sh, wait_until,
+    reaches, second_cable, serve_pattern, sh, wait_until,
 };
 use support::{Ran, binary};
 
@@ -98,6 +98,37 @@ fn a_kill_switch_without_nft_does_not_stand() {
         assert!(checks.out.contains("failed  filters"), "{checks:?}");
         assert!(checks.out.contains("the guard needs the program nft"), "{checks:?}");
         lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn a_guard_that_nft_cannot_change_any_more_is_not_forgotten() {
+    in_namespace("a_guard_that_nft_cannot_change_any_more_is_not_forgotten", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("nft that goes away");
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 1_000);
+        let invite = lab.invite("laptop");
+        let before = lab.state_of("client");
+        lab.rove("client", &format!("up {invite}")).ok();
+        hide_nft();
+        // The plan changes, and with it the guard.
+        second_cable();
+        let told = "the packet filter that is in place cannot be changed, checked or removed";
+        wait_until("it is told", || lab.rove("client", "status").ok().contains(told));
+        let status = lab.rove("client", "status").ok();
+        assert!(!status.contains("not guarded"), "{status}");
+        let log = fs::read_to_string(lab.home("client").join("client.log")).unwrap();
+        assert!(!log.contains("the settings of links cannot be changed"), "{log}");
+        let error = lab.rove("client", "down").fails();
+        assert!(error.contains("needs the program nft"), "{error}");
+        let told = "left a packet filter";
+        sh("umount /usr/sbin");
+        let status = lab.rove("client", "status").ok();
+        assert!(status.contains(told), "{status}");
+        sh("ip -n client link del second");
+        assert_eq!(lab.rove("client", "down").ok(), "down\n");
+        lab.becomes("client", &before);
     });
 }
 

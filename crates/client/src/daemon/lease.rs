@@ -104,8 +104,13 @@ pub(super) fn unasked(config: &Config, lease: &Lease) -> Option<&'static str> {
 }
 
 /// A line for a host that cannot filter packets. It names the protection that ends if another
-/// program changes routes.
-pub(super) fn unguarded(why: &rove_os::error::Error) -> String {
+/// program changes routes. If there `has_been` a filter, that one is still in place.
+pub(super) fn unguarded(why: &rove_os::error::Error, has_been: bool) -> String {
+    if has_been {
+        return format!(
+            "the packet filter that is in place cannot be changed, checked or removed: {why}"
+        );
+    }
     format!(
         "not guarded: traffic leaves in clear if another program takes away the tunnel's routes; \
          neighbours can probe the tunnel's address; containers and connections from outside get \

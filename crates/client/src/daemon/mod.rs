@@ -473,7 +473,8 @@ impl Client<'_> {
         let (config, outside) = (&self.config, self.applier.outside_servers());
         let names = lease::no_names(config, lease, &outside, self.applier.dns_refused());
         let unreached = self.find_unreached();
-        let unguarded = self.applier.unguarded().map(lease::unguarded);
+        let has_guard = self.applier.has_guard();
+        let unguarded = self.applier.unguarded().map(|why| lease::unguarded(why, has_guard));
         let ipv6_off = self.applier.ipv6_off();
         let ipv6_off = ipv6_off.map(|why| format!("no IPv6 in the tunnel: {why}"));
         let unanswered = self.applier.unanswered().map(lease::unanswered);

@@ -164,7 +164,9 @@ impl Applier {
                 }
                 let was_tried = std::mem::replace(&mut self.entries[at].tried, true);
                 if let Err(error) = self.install(&mut netlink, at, keep) {
-                    self.entries[at].tried = was_tried || !error.is_of_packet_filter();
+                    // A table of this boot stays as it was.
+                    let was_there = was_tried && !self.rebooted;
+                    self.entries[at].tried = was_there || !error.is_of_packet_filter();
                     self.do_without(at, error, stood)?;
                     continue;
                 }
@@ -185,8 +187,9 @@ impl Applier {
             let present: Vec<IpAddr> = plan.addresses.iter().map(IpNet::addr).collect();
             former::settle(&mut netlink, &former, &present, Connections::End)?;
         }
-        // A guard that was refused is not installed.
-        self.entries.retain(|held| held.confirmed || !matches!(held.entry.item, Item::Guard(_)));
+        // A first guard that was refused is not installed.
+        let is_guard = |held: &Held| matches!(held.entry.item, Item::Guard(_));
+        self.entries.retain(|held| held.confirmed || held.tried || !is_guard(held));
         self.store()
     }
 
@@ -350,6 +353,11 @@ impl Applier {
         self.unguarded.as_ref()
     }
 
+    /// Whether a guard was installed before, which then stays as it was.
+    pub fn has_guard(&self) -> bool {
+        self.entries.iter().any(|held| matches!(held.entry.item, Item::Guard(_)))
+    }
+
     /// Why the last applied plan has no IPv6 addresses, if it should have some.
     pub fn ipv6_off(&self) -> Option<&Error> {
         self.ipv6_off.as_ref()
@@ -476,8 +484,12 @@ impl Applier {
         let around = self.surroundings(plan, &links)?;
         let mut items = item::items(plan, &around);
         items.extend(sysctl::items(plan, &links, &around, original));
-        if nft::check(nft::GUARD).is_err() {
-            items.retain(|item| !matches!(item, Item::Guard(_)));
+        let is_guard = |item: &&Item| matches!(item, Item::Guard(_));
+        if items.iter().any(|item| is_guard(&item)) && nft::check(nft::GUARD).is_err() {
+            items.retain(|item| !is_guard(&item));
+            // Nobody can change one that is in place, so it stays as it is.
+            let held = self.entries.iter().map(|held| &held.entry.item).find(is_guard);
+            items.extend(held.filter(|_| !self.rebooted).cloned());
         }
         items.sort();
         items.dedup();
