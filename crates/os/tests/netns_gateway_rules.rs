@@ -523,6 +523,54 @@ fn each_entry_that_a_client_makes_counts_for_its_share() {
     });
 }
 
+/// A large share is counted in parts, which fill unevenly. The parts that are full are noted for a
+/// second, so a source whose connections have ended opens new ones soon.
+#[test]
+fn a_large_share_is_counted_in_parts() {
+    in_namespace("a_large_share_is_counted_in_parts", || {
+        const SHARE: u32 = 4_096;
+        let admit = |to: &str| Destination { to: to.parse().unwrap(), port: None };
+        let admitted = vec![admit("192.168.5.2/32"), admit("fd05::2/128")];
+        let mut gateway = Gateway::new(nat());
+        let firewall = Firewall { share: Some(SHARE), admitted, ..nat() };
+        gateway.apply_with(firewall, &["172.30.0.0/16", "fd30::/48"]);
+        let list = |what: &[&str]| {
+            let output = Command::new("nft").arg("list").args(what).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let rules = list(&["table", "inet", "rove_gateway"]);
+        assert_eq!(rules.matches("ct count over 1024").count(), 4 * 4, "{rules}");
+        std::fs::write("/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "6").unwrap();
+        let mut open = |source: &str, ports: std::ops::Range<u16>| {
+            let before = tracked();
+            for port in ports {
+                let to = if source.contains(':') { "fd05::2" } else { "192.168.5.2" };
+                let packet = packet_between(&source_of(source, port), to, UDP, &udp(port));
+                gateway.device.write([&packet[..]]).unwrap();
+            }
+            tracked().saturating_sub(before)
+        };
+        let sources = [CLIENT[0], CLIENT[1], "172.30.0.1", "fd30::1"];
+        for source in sources {
+            let (made, share) = (open(source, 10_000..16_000), u64::from(SHARE));
+            assert!((share * 9 / 10..=share + SLACK).contains(&made), "{made} of {source}");
+        }
+        // The kernel forgets them after 6 s.
+        std::thread::sleep(std::time::Duration::from_secs(9));
+        let server = std::net::UdpSocket::bind("[::]:53").unwrap();
+        server.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        for source in sources {
+            // The kernel takes some ended connections off a list at each timer tick.
+            for port in 20_000..20_100 {
+                open(source, port..port + 1);
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let came = (0..100).take_while(|_| server.recv(&mut [0; 20]).is_ok()).count();
+            assert_eq!(came, 100, "new connections of {source}");
+        }
+    });
+}
+
 /// The same address of a client, or another one behind it.
 fn source_of(source: &str, number: u16) -> String {
     match source {

@@ -31,7 +31,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::ruleset::{
-    accept, chain, equals, matches, meta, networks_by_family, payload, replace, rule,
+    accept, chain, equals, jump, matches, meta, networks_by_family, payload, replace, rule,
 };
 use crate::plan::{Destination, GATEWAY_TABLE, Gate};
 
@@ -68,6 +68,13 @@ const SOURCES_MAX: u32 = 65_536;
 /// its connections at once has one share of them in the table. With half as many seconds it has
 /// two; with twice as many, a full share allows 34 new connections a second instead of 68.
 const ENDED: u32 = 120;
+/// Connections in one of the kernel's lists. It walks the list of a new connection at each timer
+/// tick (`__nf_conncount_add` in nf_conncount.c). With 8,000 in one list, 300 new connections a
+/// second took half a core, with 1,000 in each list 4 %. With half as many, more of a share stays
+/// unused, because lists fill unevenly.
+const LIST_MAX: u32 = 1_024;
+/// Seconds for which a full list is not walked again.
+const FULL_SECONDS: u32 = 1;
 /// New TCP connections in a second and at once that each source may open on a small host. A page
 /// of a browser opens up to 300. With half as many, pages stall; with twice as many, one client
 /// fills the smallest table (2,048).
@@ -79,9 +86,21 @@ const CONFIRMED: u32 = 1 << 3;
 /// so that other connections find a port too.
 const RUN_MIN: usize = 1_024;
 
+/// How the kernel counts the connections of a source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counts {
+    /// In several lists, by a hash of a connection's ends.
+    InParts,
+    /// In one list: a kernel without `CONFIG_NFT_HASH`.
+    Whole,
+}
+
 /// The commands that replace an earlier ruleset by this one.
-pub(super) fn gateway(gate: &Gate) -> Vec<Value> {
+pub(super) fn gateway(gate: &Gate, counts: Counts) -> Vec<Value> {
     let mut commands = replace(GATEWAY_TABLE);
+    let sources = gate.share.map(|share| counted_sources(gate, share, counts));
+    let sources = sources.unwrap_or_default();
+    commands.extend(sources.iter().flat_map(Counted::lists));
     commands.push(json!({ "add": { "chain": {
         "family": "inet", "table": GATEWAY_TABLE, "name": "to_host",
     } } }));
@@ -95,7 +114,7 @@ pub(super) fn gateway(gate: &Gate) -> Vec<Value> {
     if gate.untracked {
         base("own", "filter", "output", TRACK, without_tracking(gate, "sport"));
     }
-    base("enter", "filter", "prerouting", ENTER, enter(gate));
+    base("enter", "filter", "prerouting", ENTER, enter(gate, &sources));
     base("forward", "filter", "forward", FORWARD, forward(gate));
     if gate.nat {
         base("translate", "nat", "postrouting", TRANSLATE, translate(gate));
@@ -183,7 +202,7 @@ fn track(gate: &Gate) -> Vec<Vec<Value>> {
 
 /// The kernel knows all addresses of this host at once: of `lo`, of other links, deprecated ones,
 /// and those that were added a moment ago.
-fn enter(gate: &Gate) -> Vec<Vec<Value>> {
+fn enter(gate: &Gate, sources: &[Counted]) -> Vec<Vec<Value>> {
     let kind = json!({ "fib": { "result": "type", "flags": ["daddr"] } });
     let mut rules = vec![
         vec![matches("!=", meta("iifname"), json!(gate.device)), accept()],
@@ -198,43 +217,115 @@ fn enter(gate: &Gate) -> Vec<Vec<Value>> {
             json!({ "jump": { "target": "to_host" } }),
         ],
     ];
-    if let Some(share) = gate.share {
-        rules.extend(shares(gate, share));
-    }
+    rules.extend(sources.iter().flat_map(Counted::limit));
     rules
 }
 
-/// Drops what would exceed a source's share. A client can use any address of the subnet behind it,
-/// so the whole subnet counts as one source.
-fn shares(gate: &Gate, share: u32) -> Vec<Vec<Value>> {
-    let count = || json!({ "ct count": { "val": share, "inv": true } });
-    let mut rules = Vec::new();
-    for family in networks_by_family(&gate.networks) {
-        let (name, protocol) = match family.first() {
-            Some(net) if net.addr().is_ipv6() => ("sources_ipv6", "ip6"),
-            Some(_) | None => ("sources_ipv4", "ip"),
-        };
-        let each = |name: &str, exceeds| {
-            json!({ "meter": {
-                "name": name, "key": payload(protocol, "saddr"), "size": SOURCES_MAX,
-                "stmt": exceeds,
-            } })
-        };
-        let source = || address("==", "saddr", &family);
-        let mut begins = begins_tcp();
-        begins.extend([source(), each(&format!("rates_{name}"), rate(share)), drop()]);
-        rules.push(begins);
-        rules.push(vec![source(), each(name, count()), drop()]);
-        rules.push(vec![source(), accept()]);
+/// Sources that get a share each.
+struct Counted {
+    name: String,
+    /// Their addresses: of clients, or of one subnet behind a client. A client can use any address
+    /// of the subnet, so the whole subnet counts as one source.
+    networks: Vec<IpNet>,
+    is_subnet: bool,
+    share: u32,
+    /// The lists in which connections of one source are counted.
+    parts: u32,
+}
+
+fn counted_sources(gate: &Gate, share: u32, counts: Counts) -> Vec<Counted> {
+    let parts = if counts == Counts::InParts { (share / LIST_MAX).max(1) } else { 1 };
+    let counted = |name, networks, is_subnet| Counted { name, networks, is_subnet, share, parts };
+    let families = networks_by_family(&gate.networks).into_iter().map(|family| {
+        let is_v6 = family.iter().any(|net| net.addr().is_ipv6());
+        let name = if is_v6 { "sources_ipv6" } else { "sources_ipv4" };
+        counted(name.to_owned(), family, false)
+    });
+    let subnets = gate.subnets.iter().enumerate();
+    let subnets = subnets.map(|(n, net)| counted(format!("subnet_{n}"), vec![*net], true));
+    families.chain(subnets).collect()
+}
+
+impl Counted {
+    fn is_v6(&self) -> bool {
+        self.networks.iter().any(|net| net.addr().is_ipv6())
     }
-    for subnet in &gate.subnets {
-        let source = || address("==", "saddr", &[*subnet]);
-        let mut begins = begins_tcp();
-        begins.extend([source(), rate(share), drop()]);
-        rules.push(begins);
-        rules.push(vec![source(), count(), drop()]);
+
+    fn field(&self, name: &str) -> Value {
+        payload(if self.is_v6() { "ip6" } else { "ip" }, name)
     }
-    rules
+
+    /// Applies a statement to each source. A subnet is one.
+    fn for_each(&self, name: &str, stmt: Value) -> Value {
+        if self.is_subnet {
+            return stmt;
+        }
+        let key = self.field("saddr");
+        json!({ "meter": { "name": name, "key": key, "size": SOURCES_MAX, "stmt": stmt } })
+    }
+
+    /// Matches a new connection beyond the share, or beyond a part of it.
+    fn exceeds(&self, list: &str) -> Value {
+        let count = json!({ "val": self.share / self.parts, "inv": true });
+        self.for_each(list, json!({ "ct count": count }))
+    }
+
+    fn list(&self, part: u32) -> String {
+        format!("{}_{part}", self.name)
+    }
+
+    /// A chain for each part, which counts and drops. Sources whose list is full are noted.
+    fn lists(&self) -> Vec<Value> {
+        let kind = if self.is_v6() { "ipv6_addr" } else { "ipv4_addr" };
+        let source = || self.field("saddr");
+        let list = |part: u32| {
+            let (name, full) = (self.list(part), format!("full_{}", self.list(part)));
+            let mut commands = vec![json!({ "add": { "chain": {
+                "family": "inet", "table": GATEWAY_TABLE, "name": name,
+            } } })];
+            let mut exceeds = vec![self.exceeds(&format!("counts_{name}"))];
+            if !self.is_subnet {
+                commands.push(json!({ "add": { "set": {
+                    "family": "inet", "table": GATEWAY_TABLE, "name": full, "type": kind,
+                    "flags": ["timeout"], "size": SOURCES_MAX, "timeout": FULL_SECONDS,
+                } } }));
+                let full = format!("@{full}");
+                let is_full = vec![equals(source(), json!(full)), drop()];
+                commands.push(rule(GATEWAY_TABLE, &name, is_full));
+                let note = json!({ "op": "add", "elem": source(), "set": full });
+                exceeds.push(json!({ "set": note }));
+            }
+            exceeds.push(drop());
+            commands.push(rule(GATEWAY_TABLE, &name, exceeds));
+            commands
+        };
+        let parts = if self.parts > 1 { 0..self.parts } else { 0..0 };
+        parts.flat_map(list).collect()
+    }
+
+    /// Drops what would exceed a source's share.
+    fn limit(&self) -> Vec<Vec<Value>> {
+        let source = || address("==", "saddr", &self.networks);
+        let rate = self.for_each(&format!("rates_{}", self.name), rate(self.share));
+        let mut begins = begins_tcp();
+        begins.extend([source(), rate, drop()]);
+        let counted = if self.parts > 1 {
+            vec![source(), self.by_part()]
+        } else {
+            vec![source(), self.exceeds(&self.name), drop()]
+        };
+        let accepted = (!self.is_subnet).then(|| vec![source(), accept()]);
+        [begins, counted].into_iter().chain(accepted).collect()
+    }
+
+    /// Finds the part of a connection. A source can aim at one part, and gets no more for it.
+    fn by_part(&self) -> Value {
+        let ends = [self.field("daddr"), payload("th", "sport"), payload("th", "dport")];
+        let hash = json!({ "mod": self.parts, "seed": 1, "expr": { "concat": ends } });
+        let lists: Vec<Value> =
+            (0..self.parts).map(|part| json!([part, jump(&self.list(part))])).collect();
+        json!({ "vmap": { "key": { "jhash": hash }, "data": { "set": lists } } })
+    }
 }
 
 /// Matches the packet that makes a TCP connection's entry in the table. One that is sent again, or

@@ -32,7 +32,7 @@ use serde_json::Value;
 
 pub(crate) use self::listing::{entries, has_key, text};
 pub(crate) use self::ruleset::{Table, drop, equals, meta, payload, remove as remove_table};
-use self::{packets::Sockets, ruleset::FilledSet};
+use self::{gateway::Counts, packets::Sockets, ruleset::FilledSet};
 use crate::{
     error::Error,
     plan::{
@@ -62,14 +62,18 @@ pub(crate) const GUARD: &str = "the guard";
 /// Installs the ruleset of a gateway in place of an earlier one, also if an earlier version gave it
 /// another name.
 pub(crate) fn install_gateway(gate: &Gate) -> Result<(), Error> {
-    let mut commands = ruleset::remove(GATEWAY_TABLE_BEFORE);
-    let without_limits = commands.clone();
-    commands.extend(gateway::gateway(gate));
-    match run(GATEWAY, commands) {
+    let install = |gate: &Gate, counts| {
+        let commands = ruleset::remove(GATEWAY_TABLE_BEFORE);
+        run(GATEWAY, [commands, gateway::gateway(gate, counts)].concat())
+    };
+    let mut installed = install(gate, Counts::InParts);
+    if gate.share.is_some() && matches!(installed, Err(Error::NftRefused { .. })) {
+        installed = install(gate, Counts::Whole);
+    }
+    match installed {
         // A kernel without `ct count`. The gateway's status says that the limits are missing.
         Err(Error::NftRefused { .. }) if gate.share.is_some() => {
-            let gate = Gate { share: None, ..gate.clone() };
-            run(GATEWAY, [without_limits, gateway::gateway(&gate)].concat())?;
+            install(&Gate { share: None, ..gate.clone() }, Counts::Whole)?;
         }
         result => result?,
     }
@@ -188,7 +192,7 @@ fn remove(what: &'static str, table: &str) -> Result<(), Error> {
 /// Whether the kernel has as many rules as [`install_gateway`] sets for `gate`. Which rules these
 /// are is not compared: the kernel lists them in another form.
 pub(crate) fn has_gateway(gate: &Gate) -> bool {
-    let commands = [gateway::gateway(gate), gateway::arp(gate)].concat();
+    let commands = [gateway::gateway(gate, Counts::InParts), gateway::arp(gate)].concat();
     let set = commands.iter().filter(|command| command["add"]["rule"].is_object()).count();
     let tables = [("inet", GATEWAY_TABLE), ("arp", GATEWAY_TABLE)];
     let listed = |(family, table)| list(family, table, Sets::Left).ok();
