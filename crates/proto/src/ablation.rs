@@ -51,6 +51,8 @@ heuristics! {
     Coupling => "coupling",
     /// Multipath: small packets leave before everything that waits.
     Hurry => "hurry",
+    /// Multipath: a gap is held open twice as long after a packet came too late for its turn.
+    LateHold => "late-hold",
     /// Multipath: beside others, a path counts as silent before its usual timeout.
     Impatience => "impatience",
     /// Realtime: packets leave before everything that waits, by the earliest path.

@@ -23,7 +23,7 @@ pub mod snapshot;
 use crate::ablation::Ablation;
 use crate::blocks::Blocks;
 use crate::recovery::lateness::Lateness;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use bottleneck::Bottlenecks;
 use codel::Bound;
 use far::Far;
@@ -86,6 +86,9 @@ pub(crate) struct Multipath {
 pub(crate) struct Inbound {
     /// There is no room for what arrived in sequence before.
     pub rests_until: Instant,
+    /// When something last came whose turn had been given up, and how long a gap is held open
+    /// because of that.
+    pub lateness: Option<(Instant, Duration)>,
     /// Room for one packet that comes out.
     pub packet: Vec<u8>,
 }

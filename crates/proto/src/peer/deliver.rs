@@ -3,6 +3,7 @@
 //! belong to the epochs, the timing to `Multipath::inbound`.
 
 use super::Peer;
+use crate::ablation::Heuristic;
 use crate::error::DropReason;
 use crate::flow::Verdict;
 use crate::flow::live::Came;
@@ -22,6 +23,11 @@ use crate::wire::inner::InnerPacket;
 const HOLD_TRIPS: f64 = 3.5;
 /// The least of it.
 const HOLD_MIN: Duration = Duration::from_millis(30);
+/// What comes after its turn was given up shows that a path has become slower than its round trip
+/// tells yet: gaps are held open for so many times as long,
+const LATE_HOLD: u32 = 2;
+/// for so long after it.
+const LATE_FRESH: Duration = Duration::from_secs(5);
 
 impl Peer {
     /// A packet of a sequence that may have gaps: it is delivered in its turn.
@@ -32,7 +38,7 @@ impl Peer {
         (bucket, sequence): (u8, u32),
         packet: &[u8],
     ) -> Result<(), DropReason> {
-        let hold = self.gap_time(cx.config.reorders);
+        let hold = self.gap_time(cx);
         let Some((found, standing)) = self.tunnel.epochs.find(epoch) else { return Ok(()) };
         let blocks = cx.memory.blocks();
         match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold) {
@@ -41,7 +47,14 @@ impl Peer {
                 self.release(cx, epoch, standing);
                 delivered
             }
-            Taken::Late => self.deliver(cx, Came::InTurn, packet),
+            Taken::Late => {
+                let usual = self.usual_gap_time();
+                if !self.bonding.multipath.ablation.is_off(Heuristic::LateHold) {
+                    self.bonding.multipath.inbound.lateness =
+                        Some((cx.now, (usual * LATE_HOLD).min(HOLD_MAX)));
+                }
+                self.deliver(cx, Came::InTurn, packet)
+            }
             Taken::Kept => {
                 self.release(cx, epoch, standing); // room may have been made for it
                 Ok(())
@@ -122,12 +135,20 @@ impl Peer {
         }
     }
 
-    /// How long a gap is held open, if that is wanted. A path that stands by, as a satellite's may,
-    /// is not what repairs come by.
-    fn gap_time(&self, reorders: bool) -> Duration {
-        if !reorders {
+    /// How long a gap is held open: longer, if something came lately whose turn was given up.
+    fn gap_time(&self, cx: &Context<'_>) -> Duration {
+        if !cx.config.reorders {
             return Duration::ZERO;
         }
+        let usual = self.usual_gap_time();
+        let late =
+            self.bonding.multipath.inbound.lateness.filter(|(at, _)| cx.now < *at + LATE_FRESH);
+        late.map_or(usual, |(_, hold)| hold.max(usual))
+    }
+
+    /// The same where nothing came too late. One that stands by, as a satellite's may, is not what
+    /// repairs come by.
+    fn usual_gap_time(&self) -> Duration {
         let good = || self.tunnel.paths.list.iter().filter(|path| path.is_good());
         let longest_of = |carries: fn(&&Path) -> bool| {
             good().filter(carries).filter_map(|path| path.rtt.measured()).max()

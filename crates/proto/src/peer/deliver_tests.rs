@@ -33,7 +33,7 @@ fn waits(stands_by: bool) -> [Duration; 2] {
         assert!(
             session.tunnel.paths.list.iter().any(|path| path.rtt.measured() >= Some(farther * 2))
         );
-        session.gap_time(true)
+        session.usual_gap_time()
     })
 }
 
