@@ -12,6 +12,7 @@ mod bench;
 mod ci;
 mod deny;
 mod fuzz;
+mod integration;
 mod netns;
 mod report;
 mod run;

@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{iter, thread, vec};
 
+use crate::integration::{NETNS, cargo_test, integration_tests};
 use crate::report;
 use crate::run::{Tested, cargo, run as run_command, try_tests};
 use crate::starved::{self, Looks};
-use crate::steps::{NETNS, cargo_test, integration_tests};
 use crate::tally::Tally;
 
 /// Tests that load the machine to its limit, or compare real time with virtual time.

@@ -4,11 +4,7 @@
 //! the features of every dependency resolve alike, each thing is built once, and no test runs in
 //! two steps.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
+use crate::integration::{NETNS, cargo_test, integration_tests};
 use crate::run::{cargo, root, run, run_tests};
 use crate::tally::Tally;
 use crate::{deny, netns, report, tidy};
@@ -17,8 +13,6 @@ use crate::{deny, netns, report, tidy};
 const WORLD: &str = "world";
 /// The integration test that replays the corpora.
 const REPLAY: &str = "replay";
-/// How the names of integration tests begin that build network namespaces.
-pub(crate) const NETNS: &str = "netns";
 
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,17 +152,6 @@ fn targets(wanted: &dyn Fn(&str) -> bool) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// `cargo test` of these integration tests; `harness` goes to each of them.
-pub(crate) fn cargo_test(names: &[String], harness: &[&str]) -> Command {
-    let mut arguments = vec!["test", "--workspace", "--locked", "--no-fail-fast"];
-    for name in names {
-        arguments.extend(["--test", name]);
-    }
-    arguments.extend(["--", "--show-output"]);
-    arguments.extend(harness);
-    cargo(&arguments)
-}
-
 /// A step without a test is a skip like any other: visible, and a failure where all is required.
 fn nothing_to_run() -> Result<Tally, String> {
     let what = "step: no integration test of that name exists";
@@ -180,33 +163,4 @@ fn nothing_to_run() -> Result<Tally, String> {
     tally.read(&line);
     report::line(line);
     Ok(tally)
-}
-
-/// The names of all integration tests, as cargo finds them: `tests/NAME.rs`, `tests/NAME/main.rs`.
-pub(crate) fn integration_tests() -> Result<BTreeSet<String>, String> {
-    let mut packages = vec![root().join("fuzz"), root().join("xtask")];
-    for entry in list(&root().join("crates"))? {
-        packages.push(entry);
-    }
-    let mut names = BTreeSet::new();
-    for tests in packages.iter().map(|package| package.join("tests")).filter(|t| t.is_dir()) {
-        for entry in list(&tests)? {
-            let is_test = entry.extension().is_some_and(|extension| extension == "rs")
-                || entry.join("main.rs").is_file();
-            if let (true, Some(stem)) = (is_test, entry.file_stem()) {
-                names.insert(stem.to_string_lossy().into_owned());
-            }
-        }
-    }
-    Ok(names)
-}
-
-fn list(folder: &Path) -> Result<Vec<std::path::PathBuf>, String> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        paths.push(entry.map_err(|error| format!("{}: {error}", folder.display()))?.path());
-    }
-    paths.sort();
-    Ok(paths)
 }

@@ -89,9 +89,9 @@ pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
         report::line("no right to run before other programs: they may disturb the figures");
     }
     Place::prepare()?;
-    let rove = Rove { name: table::OWN, hold: "full", program: tunnels::rove() };
-    let holding_nothing = Rove { name: table::HOLDING_NOTHING, hold: "off", ..rove.clone() };
-    let before = |program| Rove { name: table::BEFORE, hold: rove.hold, program };
+    let rove = Rove { name: tunnels::OWN, hold: "full", program: tunnels::rove() };
+    let holding_nothing = Rove { name: tunnels::HOLDING_NOTHING, hold: "off", ..rove.clone() };
+    let before = |program| Rove { name: tunnels::BEFORE, hold: rove.hold, program };
     let before = settings.before.map(before);
     let contenders: &[&dyn Tunnel] = match (&before, settings.only_holding) {
         (Some(before), _) => &[before, &rove],

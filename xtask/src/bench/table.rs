@@ -4,17 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use super::measure::Figures;
-
-/// Rove, as it is unless it is told otherwise.
-pub(super) const OWN: &str = "rove";
-/// The same, doing nothing for open connections.
-pub(super) const HOLDING_NOTHING: &str = "rove, hold = off";
-/// The other tunnel.
-pub(super) const RIVAL: &str = "wireguard-go";
-/// An earlier Rove.
-pub(super) const BEFORE: &str = "rove before";
-/// No tunnel.
-pub(super) const BARE: &str = "bare link";
+use super::tunnels::{BARE, BEFORE, HOLDING_NOTHING, OWN, RIVAL};
 
 /// Where something is in the figures.
 type Pick = fn(&Figures) -> f64;

@@ -12,6 +12,16 @@ use super::place::{Host, Place, command, crowd_host, resident_kb};
 use super::programs::{Program, end_all};
 use crate::run::root;
 
+/// Rove, as it is unless it is told otherwise.
+pub(super) const OWN: &str = "rove";
+/// The same, doing nothing for open connections.
+pub(super) const HOLDING_NOTHING: &str = "rove, hold = off";
+/// The other tunnel.
+pub(super) const RIVAL: &str = "wireguard-go";
+/// An earlier Rove.
+pub(super) const BEFORE: &str = "rove before";
+/// No tunnel.
+pub(super) const BARE: &str = "bare link";
 /// The port of every gateway.
 const PORT: u16 = 51_820;
 /// The port of the forwarder that times the first answer.
@@ -84,7 +94,7 @@ pub(super) struct Bare;
 
 impl Tunnel for Bare {
     fn name(&self) -> &'static str {
-        super::table::BARE
+        BARE
     }
 
     fn start(&self, _: &Place) -> Result<Running, String> {
@@ -107,7 +117,7 @@ pub(super) struct WireguardGo;
 
 impl Tunnel for WireguardGo {
     fn name(&self) -> &'static str {
-        super::table::RIVAL
+        RIVAL
     }
 
     fn start(&self, place: &Place) -> Result<Running, String> {
