@@ -32,3 +32,9 @@ pub enum Message<O> {
     /// A message that only this kind of node receives.
     Own(O),
 }
+
+impl<O> From<Signal> for Message<O> {
+    fn from(signal: Signal) -> Self {
+        Self::Signal(signal)
+    }
+}

@@ -9,8 +9,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-use crate::message::Message;
-
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -28,13 +26,13 @@ pub fn survive_file_limit() {
 }
 
 /// Sends signals to `to` from now on. The thread lives as long as the process.
-pub(crate) fn watch<O: Send + 'static>(to: SyncSender<Message<O>>) -> Result<()> {
+pub(crate) fn watch<M: From<Signal> + Send + 'static>(to: SyncSender<M>) -> Result<()> {
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot listen to signals")?;
     let spawned = thread::Builder::new().name("rove-signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             let signal = if signal == SIGHUP { Signal::Reload } else { Signal::End };
-            if to.send(Message::Signal(signal)).is_err() {
+            if to.send(M::from(signal)).is_err() {
                 return;
             }
         }
