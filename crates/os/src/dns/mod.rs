@@ -12,11 +12,7 @@ mod file;
 pub(crate) mod keeper;
 pub(crate) mod resolved;
 
-use std::{
-    fs,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::{net::SocketAddr, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +38,7 @@ pub(crate) struct Carried {}
 
 /// Finds the way, before anything is changed.
 pub(crate) fn way(dns: &Dns, places: &Places) -> Result<Way, Error> {
-    if places.resolved && resolved::resolves_for_this_host(&places.resolv_conf) {
+    if places.lead_to_resolved() {
         return Ok(Way::Resolved);
     }
     if !dns.all {
@@ -50,17 +46,6 @@ pub(crate) fn way(dns: &Dns, places: &Places) -> Result<Way, Error> {
     }
     file::check(&places.resolv_conf)?;
     Ok(Way::File(Carried {}))
-}
-
-/// The directory and file that are written, now that nothing has been changed.
-pub(crate) fn written(places: &Places) -> Vec<PathBuf> {
-    if places.resolved && resolved::resolves_for_this_host(&places.resolv_conf) {
-        return Vec::new();
-    }
-    let directory = places.resolv_conf.parent().map(Path::to_owned);
-    let linked = fs::canonicalize(&places.resolv_conf).ok();
-    let linked = linked.filter(|path| path.parent() != places.resolv_conf.parent());
-    directory.into_iter().chain(linked).collect()
 }
 
 /// Whether the settings are still there. What resolved was told it keeps, also over its restart.
@@ -111,29 +96,5 @@ fn remove_here(device: &str, way: Way, places: &Places) -> Result<(), Error> {
     match way {
         Way::Resolved => resolved::remove(device),
         Way::File(_) => file::remove(&places.resolv_conf),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn only_what_a_plan_replaces_is_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        let resolv_conf = dir.path().join("resolv.conf");
-        let state = dir.path().to_owned();
-        let places = Places { state, resolv_conf: resolv_conf.clone(), resolved: true };
-        assert_eq!(written(&places), [dir.path()], "a file that is not there yet");
-        fs::write(&resolv_conf, "nameserver 192.0.2.53\n").unwrap();
-        assert_eq!(written(&places), [dir.path()]);
-        fs::remove_file(&resolv_conf).unwrap();
-        let target = fs::canonicalize(elsewhere.path()).unwrap().join("resolv.conf");
-        fs::write(&target, "nameserver 192.0.2.53\n").unwrap();
-        symlink(&target, &resolv_conf).unwrap();
-        assert_eq!(written(&places), [dir.path().to_owned(), target]);
     }
 }

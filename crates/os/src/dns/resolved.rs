@@ -23,7 +23,7 @@ const DIRECTORY: &str = "/run/systemd/resolve/";
 
 /// Whether the C library's questions end up at resolved: it runs, and resolv.conf says so. A
 /// resolved that runs but is not asked would take our settings and do nothing with them.
-pub(super) fn resolves_for_this_host(resolv_conf: &Path) -> bool {
+pub(crate) fn resolves_for_this_host(resolv_conf: &Path) -> bool {
     let linked = fs::canonicalize(resolv_conf).is_ok_and(|path| path.starts_with(DIRECTORY));
     let text = fs::read_to_string(resolv_conf).unwrap_or_default();
     let stub = text

@@ -16,12 +16,13 @@
 //!   and starting programs is not restricted;
 //! - may make only the system calls on a list, if the kernel has seccomp filters.
 
+mod capabilities;
+mod refusals;
 mod syscalls;
 mod user;
 
 use std::{
     fs, io,
-    os::unix::fs::MetadataExt as _,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -34,13 +35,11 @@ use landlock::{
 
 use crate::error::Error;
 
+use self::capabilities::KEPT;
+pub(crate) use self::refusals::cure_of_refusal;
+pub use self::refusals::why_denied;
 pub use self::user::{Leaving, Left, Why, adopt, as_owner, become_owner, leave_root, make_home};
 
-// linux/capability.h
-const CAP_NET_BIND_SERVICE: u32 = 10;
-const CAP_NET_ADMIN: u32 = 12;
-const CAP_NET_RAW: u32 = 13;
-const KEPT: [u32; 3] = [CAP_NET_BIND_SERVICE, CAP_NET_ADMIN, CAP_NET_RAW];
 /// Capabilities that a kernel could have; beyond its last one prctl says EINVAL.
 const CAP_MAX: u32 = 63;
 /// Version 3 of the interface: two words of 32 bits per set.
@@ -115,51 +114,6 @@ pub fn forbid_dumps() {
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
     // Neither call can fail, because a process may always lower its own limits.
     let _ = prctl(libc::PR_SET_DUMPABLE, 0, 0);
-}
-
-/// The cure for a refusal of the kernel, behind "no permission to ...".
-pub(crate) fn cure_of_refusal() -> &'static str {
-    if may_configure() {
-        ", although this process has CAP_NET_ADMIN: a container or a security module (SELinux, \
-         AppArmor) forbids it"
-    } else {
-        ": run as root, or grant CAP_NET_ADMIN to this program"
-    }
-}
-
-/// Why this process may not open a file, and the cure. A node that root started cannot open every
-/// file: it has given up that right.
-pub fn why_denied(path: &Path) -> String {
-    // SAFETY: reads the user of the process.
-    let user = unsafe { libc::geteuid() };
-    if user != 0 && !may_configure() {
-        return "permission denied: run as root".to_owned();
-    }
-    let about = fs::metadata(path);
-    let path = path.display();
-    match about {
-        Ok(about) if about.mode() & 0o400 == 0 => format!(
-            "permission denied (mode {:03o}): let its owner read it with `chmod u+rw {path}`",
-            about.mode() & 0o777
-        ),
-        Ok(about) if ![0, user].contains(&about.uid()) => format!(
-            "permission denied: it belongs to the user {}, and the node runs as the user {user}: \
-             `chown root {path}`, and start again",
-            about.uid()
-        ),
-        Ok(_) | Err(_) => format!(
-            "permission denied for the user {user}: check the mode of {path} and of the \
-             directories above it, and security modules (SELinux, AppArmor)"
-        ),
-    }
-}
-
-/// Whether this process has CAP_NET_ADMIN, in its user namespace.
-fn may_configure() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    effective.is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0)
 }
 
 fn be_alone() -> Result<(), Error> {

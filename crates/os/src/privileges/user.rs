@@ -29,6 +29,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::capabilities::KEPT;
 use crate::{dns::keeper, error::Error, plan::Places};
 
 const USERS: &str = "/etc/passwd";
@@ -534,7 +535,7 @@ impl Rights {
 }
 
 fn switch(user: User, group: Option<u32>) -> io::Result<()> {
-    super::drop_bounding_set(&super::KEPT)?;
+    super::drop_bounding_set(&KEPT)?;
     super::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
     let groups: Vec<libc::gid_t> = group.into_iter().collect();
     // SAFETY: the list has that length and lives through the call; the others take numbers.
@@ -543,7 +544,7 @@ fn switch(user: User, group: Option<u32>) -> io::Result<()> {
         check(libc::setresgid(user.gid, user.gid, user.gid))?;
         check(libc::setresuid(user.uid, user.uid, user.uid))?;
     }
-    super::set_capabilities(&super::KEPT)?;
+    super::set_capabilities(&KEPT)?;
     super::keep_for_children()?;
     super::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
     super::forbid_dumps();

@@ -11,7 +11,7 @@ use std::{
 
 use socket2::Socket;
 
-use super::{SPLICE_BUFFER_LEN, visitor::HELLO_LEN_MAX};
+use super::SPLICE_BUFFER_LEN;
 use crate::stream::socket::Wire;
 
 /// Fillings of a buffer that one turn moves in each direction.
@@ -141,6 +141,3 @@ impl Direction {
 fn is_early(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
-
-// What was seen fits the bound that is told for a direction, but for the header of a record.
-const _: () = assert!(HELLO_LEN_MAX <= SPLICE_BUFFER_LEN + 5);

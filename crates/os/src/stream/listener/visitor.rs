@@ -12,7 +12,7 @@ use rustls::{
 };
 use socket2::Socket;
 
-use super::splice::Splice;
+use super::{SPLICE_BUFFER_LEN, splice::Splice};
 use crate::stream::{
     carrier::{Carrier, Layer},
     frame::{ALPN, PREFACE},
@@ -23,6 +23,9 @@ use crate::stream::{
 /// Bytes of the longest first message of TLS that is waited for: one record (RFC 8446 section 5.1).
 /// Browsers send below 2 KB, or twice that with post-quantum keys.
 pub(super) const HELLO_LEN_MAX: usize = 5 + 16_384;
+// What a splice is given fits the bound that is told for a direction of it, but for the header of
+// a record.
+const _: () = assert!(HELLO_LEN_MAX <= SPLICE_BUFFER_LEN + 5);
 /// The type of a TLS record that holds a handshake message.
 const HANDSHAKE_RECORD: u8 = 22;
 
