@@ -15,11 +15,9 @@
 mod backup;
 mod config;
 mod daemon;
-mod desk;
 mod gateway;
 mod identity;
 mod ledger;
-mod relocation;
 mod requests;
 mod subnets;
 #[cfg(feature = "testing")]

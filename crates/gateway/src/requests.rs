@@ -16,9 +16,8 @@ use serde::de::DeserializeOwned;
 
 use crate::backup::write;
 use crate::config::Config;
-use crate::gateway::{Gateway, when_free};
+use crate::gateway::{Gateway, relocation, when_free};
 use crate::identity::Identity;
-use crate::relocation;
 
 /// Makes the files of a new gateway in `home`. Nothing that exists is overwritten.
 pub fn init(home: &Home, config: &Config) -> Result<()> {

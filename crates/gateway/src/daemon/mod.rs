@@ -49,7 +49,7 @@ use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event};
 
 use crate::config::Config;
-use crate::desk::Effect;
+use crate::gateway::desk::Effect;
 use crate::gateway::{Gateway, store_directory};
 use entrances::Entrances;
 use hop::Hop;

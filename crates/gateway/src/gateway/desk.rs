@@ -18,7 +18,7 @@ use rove_host::values::{
 };
 use rove_proto::id::PeerKey;
 
-use crate::gateway::Gateway;
+use super::Gateway;
 use crate::ledger::{
     AuditEntry, AuditEvent, Behind, InviteRecord, InviteTerms, LedgerError, Peer, RevokeError,
     Standing,

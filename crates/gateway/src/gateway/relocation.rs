@@ -8,8 +8,8 @@ use rove_host::values::{Endpoint, Host};
 use rove_host::{encoding, files};
 use rove_os::links::Link;
 
+use super::Gateway;
 use crate::config::{Config, Relocation};
-use crate::gateway::Gateway;
 use crate::identity::Identity;
 
 impl Gateway {

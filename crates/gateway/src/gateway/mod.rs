@@ -4,6 +4,9 @@
 //! endpoints and networks of the configuration are those that the operator signed. The running
 //! gateway and the offline commands start from the same [`Gateway`].
 
+pub(crate) mod desk;
+pub(crate) mod relocation;
+
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -131,5 +134,4 @@ pub(crate) fn store_path(home: &Home, config: &Config) -> PathBuf {
 }
 
 #[cfg(test)]
-#[path = "gateway_tests.rs"]
 mod tests;
