@@ -5,11 +5,10 @@
 //! What is no voice has zeros in the header's place, and is sent back by who is called.
 
 use super::receive::receive_until;
-use super::report::{Report, Reporter};
+use super::report::{Heard, Report, Reporter};
 use crate::netns::monotonic_ns;
 use anyhow::Context as _;
 use clap::Args;
-use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -46,13 +45,6 @@ pub struct Speech {
     /// Milliseconds before the first one
     #[arg(long, default_value_t = 0)]
     pub wait_ms: u64,
-}
-
-/// What one end heard: how long each datagram took, in nanoseconds; none where it never came.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Heard {
-    /// In the order of sending.
-    pub delays_ns: Vec<Option<u64>>,
 }
 
 /// Waits for a call and answers it: with a voice of its own, or by sending each datagram back.

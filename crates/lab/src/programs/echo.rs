@@ -1,10 +1,9 @@
 //! Round trips: an echo and who calls it.
 
 use super::receive::receive_until;
-use super::report::{Report, Reporter};
+use super::report::{EchoStats, Report, Reporter};
 use crate::netns::monotonic_ns;
 use anyhow::Context as _;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -13,13 +12,6 @@ use std::time::{Duration, Instant};
 const PATIENCE_NS: u64 = 2_000_000_000;
 /// Sequence number and time of sending.
 const HEADER: usize = 16;
-
-/// What became of a series of pings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EchoStats {
-    /// Round trips in nanoseconds, in the order of sending; none where a datagram never came back.
-    pub round_trips_ns: Vec<Option<u64>>,
-}
 
 /// Sends every datagram back, for ever.
 ///

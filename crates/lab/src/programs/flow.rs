@@ -4,8 +4,8 @@
 //! first, so the flow comes back through any NAT box.
 
 use super::receive::receive_until;
-use super::report::{Report, Reporter};
-use crate::arrivals::{Arrivals, Gap};
+use super::report::{FlowStats, Report, Reporter};
+use crate::arrivals::Arrivals;
 use crate::netns::monotonic_ns;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -52,19 +52,6 @@ impl FlowRequest {
             None => asked_ns + self.wait_ms * 1_000_000,
         }
     }
-}
-
-/// What became of a flow.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlowStats {
-    /// Datagrams that never arrived.
-    pub lost: u64,
-    /// When the first arrived, in nanoseconds; 0 if none did.
-    pub first_ns: u64,
-    /// When the last one arrived, in nanoseconds.
-    pub last_ns: u64,
-    /// All standstills of a millisecond and more.
-    pub gaps: Vec<Gap>,
 }
 
 /// Sends flows to those who ask, for ever; who is not answered is not served.

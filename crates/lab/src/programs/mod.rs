@@ -26,17 +26,19 @@ mod spin;
 mod terminal;
 
 pub use browser::browse;
-pub use call::{Heard, Speech, answer, call};
+pub use call::{Speech, answer, call};
 pub use carry::{Carriage, accept, connect};
 pub use content::{Comparison, Content, sha256_of};
-pub use echo::{EchoStats, echo, ping, reach};
-pub use flow::{FlowRequest, FlowStats, send_flows, subscribe};
+pub use echo::{echo, ping, reach};
+pub use flow::{FlowRequest, send_flows, subscribe};
 pub use http_client::fetch;
 pub use http_server::serve;
 pub use names::serve_names;
-pub use pour::{Control, Poured, Pouring, pour_from, pour_to};
+pub use pour::{Control, Pouring, pour_from, pour_to};
 pub use proxy::serve_tunnels;
-pub use report::{Carried, Download, Report, Reporter, report};
+pub use report::{
+    Carried, Download, EchoStats, FlowStats, Heard, Poured, Report, Reporter, report,
+};
 pub use spin::spin;
 pub use terminal::{Saying, Typing, shell, terminal};
 

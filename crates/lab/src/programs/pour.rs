@@ -4,15 +4,14 @@
 //! over; who sends does so until it is ended.
 
 use super::receive::receive_until;
-use super::report::{Report, Reporter};
+use super::report::{Poured, Report, Reporter};
 use crate::emu::MS;
 use crate::ground::{Congestion, Datagrams, Receiver, What};
 use crate::netns::monotonic_ns;
-use crate::udp::{End, Heard, Side};
+use crate::udp::{End, Side};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -57,17 +56,6 @@ pub enum Control {
     Cubic,
     /// BBR
     Bbr,
-}
-
-/// What was heard of a flow until its time was over.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Poured {
-    /// What came.
-    pub heard: Heard,
-    /// When that was, in nanoseconds.
-    pub end_ns: u64,
-    /// What ended it early.
-    pub broke: Option<String>,
 }
 
 impl Pouring {
@@ -183,10 +171,10 @@ fn turn(socket: &UdpSocket, end: &mut End) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Control, Heard, MS, Poured, Pouring, pour};
+    use super::{Control, MS, Poured, Pouring, pour};
     use crate::netns::monotonic_ns;
     use crate::programs::{Report, Reporter, report};
-    use crate::udp::Side;
+    use crate::udp::{Heard, Side};
     use std::net::UdpSocket;
 
     #[test]

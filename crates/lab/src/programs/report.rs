@@ -1,10 +1,7 @@
 //! What programs tell the lab, one JSON object a line.
 
-use super::call::Heard;
-use super::echo::EchoStats;
-use super::flow::FlowStats;
-use super::pour::Poured;
 use crate::arrivals::Gap;
+use crate::udp;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 
@@ -107,6 +104,44 @@ pub struct Download {
     pub sha256: String,
     /// Standstills that ended since the last report.
     pub gaps: Vec<Gap>,
+}
+
+/// What became of a series of pings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EchoStats {
+    /// Round trips in nanoseconds, in the order of sending; none where a datagram never came back.
+    pub round_trips_ns: Vec<Option<u64>>,
+}
+
+/// What became of a flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowStats {
+    /// Datagrams that never arrived.
+    pub lost: u64,
+    /// When the first arrived, in nanoseconds; 0 if none did.
+    pub first_ns: u64,
+    /// When the last one arrived, in nanoseconds.
+    pub last_ns: u64,
+    /// All standstills of a millisecond and more.
+    pub gaps: Vec<Gap>,
+}
+
+/// What one end heard: how long each datagram took, in nanoseconds; none where it never came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heard {
+    /// In the order of sending.
+    pub delays_ns: Vec<Option<u64>>,
+}
+
+/// What was heard of a flow until its time was over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Poured {
+    /// What came.
+    pub heard: udp::Heard,
+    /// When that was, in nanoseconds.
+    pub end_ns: u64,
+    /// What ended it early.
+    pub broke: Option<String>,
 }
 
 /// Writes reports.

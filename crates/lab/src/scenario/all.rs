@@ -6,11 +6,12 @@
 use super::find;
 use super::jobs::in_order;
 use super::paper::Cited;
-use super::record::{Record, shown};
+use super::record::Record;
 use super::rows::{Judge, ROWS, Row, Run};
 use super::run::{Bench, Request, Where};
 use super::settings::Settings;
 use super::text::bounds;
+use super::values::shown;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -68,17 +68,19 @@ mod text;
 mod tunnel;
 mod udp_blocked;
 mod udp_policed;
+pub mod values;
 mod voip;
 
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{Terrain, Transfer};
 use crate::netns::Timekeeping;
 use paper::Paper;
-use record::{Limit, Values};
+use record::Limit;
 use serde_json::json;
 use settings::{Setting, Settings};
 pub use stage::Stage;
 use std::collections::BTreeMap;
+use values::Values;
 
 /// Every scenario, in the order of `rove-lab list`.
 pub const SCENARIOS: &[&dyn Scenario] = &[

@@ -2,7 +2,7 @@
 //!
 //! Decides how a citation is written, as JSON and as text. Knows no scenario.
 
-use super::record::shown;
+use super::values::shown;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! The one JSON object in which a run says what it found.
 
 use super::paper::Paper;
+use super::values::{Values, shown};
 use super::{Baseline, Key, Outcome, Worse, statistics, table};
 use crate::emu::MS;
 use crate::netns::{Timekeeping, Times};
@@ -10,9 +11,6 @@ use std::collections::BTreeMap;
 
 /// The key under which every record says whether what is under test was alive at the story's end.
 pub const ALIVE: Key = Key::must_hold("alive");
-
-/// Measured values by key: numbers, flags, or null where there was nothing to measure.
-pub type Values = BTreeMap<String, Value>;
 
 /// A condition on a measured key, written `[key, operator, bound]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -345,15 +343,6 @@ impl Record {
             .collect();
         self.pass = Some(broken.is_empty());
         self.reason = (!broken.is_empty()).then(|| broken.join("; "));
-    }
-}
-
-/// A value, rounded; `-` where there is none.
-pub(super) fn shown(value: &Value) -> String {
-    match value.as_f64() {
-        Some(number) => format!("{}", statistics::rounded(number)),
-        None if value.is_null() => "-".to_owned(),
-        None => value.to_string(),
     }
 }
 

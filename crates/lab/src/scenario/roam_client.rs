@@ -8,11 +8,12 @@
 use super::deploy::{By, Deployment, openvpn_installed};
 use super::drawn::Draw;
 use super::paper::Paper;
-use super::record::{Limit, Values};
+use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
 use super::steady::{again_and_again, at_rest};
 use super::testbed::Testbed;
+use super::values::Values;
 use super::{
     About, Baseline, CleanLink, FAMILY, Key, LOCAL, MARGIN_MS, Outcome, Scenario, Stage, USUAL,
 };

@@ -8,9 +8,10 @@
 
 use super::links::Carried;
 use super::paper::Paper;
-use super::record::{Limit, Values};
+use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::table::{self, Row, TABLE, figure};
+use super::values::Values;
 use super::{About, CALM_NS, CleanLink, Key, Outcome, Scenario, Stage};
 use crate::emu::{LinkConfig, Loss, MS, SECOND};
 use crate::ground::{

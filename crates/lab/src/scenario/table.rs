@@ -3,8 +3,8 @@
 //! A row is an object: words name the cell, numbers are measured. Over several seeds the rows of
 //! the same place are the same cell, and a cell is judged by the medians of its seeds.
 
-use super::record::Values;
 use super::statistics::{max, median, min, rounded};
+use super::values::Values;
 use serde_json::{Map, Value};
 
 /// The key under which `measured` holds the table.
@@ -106,7 +106,7 @@ fn middle_of_cells(cells: &[&Value], rows: usize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::{greatest, judge_by_cells, least, line, middle};
-    use crate::scenario::record::Values;
+    use crate::scenario::values::Values;
     use serde_json::{Value, json};
 
     fn table(shares: [Option<f64>; 2]) -> Value {

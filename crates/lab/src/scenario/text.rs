@@ -2,8 +2,9 @@
 //!
 //! Decides how values, bounds and citations are written. Judges nothing.
 
-use super::record::{LatenessRecord, Limit, MachineRecord, Record, shown};
+use super::record::{LatenessRecord, Limit, MachineRecord, Record};
 use super::table;
+use super::values::shown;
 use serde_json::Value;
 use std::io::Write;
 

@@ -1,8 +1,9 @@
 //! `tunnel`: what the tunnel costs, beside the same link without it, in one run.
 
-use super::record::{Limit, Values};
+use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{median, rounded};
+use super::values::Values;
 use super::{About, Baseline, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, SECOND};
 use crate::ground::{Download, Flow, Ground, Harm, Pings, Route, Trouble};

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use super::clock::Clock;
 use super::congestion::{CongestionControl, Control};
 use super::numbering::{Numbering, ORIGIN};
-use super::opening::Opening;
+use super::opening::{LINEAR, Opening};
 use super::receiver::Receiver;
 use super::segment::{Flags, Options, SACKS_MAX, Segment, Timestamps};
 use super::sender::{Piece, Sender, Terms};
@@ -310,6 +310,26 @@ impl End {
             }
             Phase::TimeWait { until_ns } => earliest([Some(until_ns), self.receiver.due_ns()]),
         }
+    }
+
+    /// The SYN leaves, or leaves again, or has left often enough.
+    fn open_again(&mut self, now_ns: u64, packets: &mut Vec<Vec<u8>>) {
+        let (mut opening, acknowledges) = match self.phase {
+            Phase::SynSent(opening) => (opening, false),
+            Phase::SynReceived(opening) => (opening, true),
+            Phase::Listen | Phase::Open | Phase::TimeWait { .. } | Phase::Closed(_) => return,
+        };
+        if opening.again_ns > now_ns {
+            return;
+        }
+        if opening.sent > self.config.opening_retries {
+            self.phase = Phase::Closed(Ending::Unanswered);
+            return;
+        }
+        opening.sends(now_ns, if acknowledges { 0 } else { LINEAR });
+        packets.push(self.opening_packet(now_ns, acknowledges));
+        self.phase =
+            if acknowledges { Phase::SynReceived(opening) } else { Phase::SynSent(opening) };
     }
 
     /// What is open runs: timers first, then what may leave, then what only acknowledges.

@@ -1,19 +1,18 @@
 //! The handshake: SYN, SYN that acknowledges, acknowledgment (RFC 9293, 3.5), and how often the
 //! first two leave again (`tcp_syn_retries`, `tcp_synack_retries`, `tcp_syn_linear_timeouts`).
 
-use super::end::{End, Ending, Phase};
 use super::rtt::{RTO_FIRST_NS, RTO_MAX_NS};
 use super::wheel::fires_ns;
 
 /// Timeouts of a SYN that are not doubled (`tcp_syn_linear_timeouts`).
-const LINEAR: u32 = 4;
+pub(super) const LINEAR: u32 = 4;
 
 /// A SYN that is not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Opening {
     /// When it left last, and how often.
     sent_ns: u64,
-    sent: u32,
+    pub(super) sent: u32,
     /// When it leaves again.
     pub(super) again_ns: u64,
 }
@@ -35,32 +34,10 @@ impl Opening {
     }
 
     /// Leaves now; the first `linear` timeouts are alike.
-    fn sends(&mut self, now_ns: u64, linear: u32) {
+    pub(super) fn sends(&mut self, now_ns: u64, linear: u32) {
         let doubled = self.sent.saturating_sub(linear).min(16);
         self.sent_ns = now_ns;
         self.sent += 1;
         self.again_ns = fires_ns(now_ns, (RTO_FIRST_NS << doubled).min(RTO_MAX_NS));
-    }
-}
-
-impl End {
-    /// The SYN leaves, or leaves again, or has left often enough.
-    pub(super) fn open_again(&mut self, now_ns: u64, packets: &mut Vec<Vec<u8>>) {
-        let (mut opening, acknowledges) = match self.phase {
-            Phase::SynSent(opening) => (opening, false),
-            Phase::SynReceived(opening) => (opening, true),
-            Phase::Listen | Phase::Open | Phase::TimeWait { .. } | Phase::Closed(_) => return,
-        };
-        if opening.again_ns > now_ns {
-            return;
-        }
-        if opening.sent > self.config.opening_retries {
-            self.phase = Phase::Closed(Ending::Unanswered);
-            return;
-        }
-        opening.sends(now_ns, if acknowledges { 0 } else { LINEAR });
-        packets.push(self.opening_packet(now_ns, acknowledges));
-        self.phase =
-            if acknowledges { Phase::SynReceived(opening) } else { Phase::SynSent(opening) };
     }
 }

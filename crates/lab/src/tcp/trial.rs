@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::end::{Config, End, Ending, State};
 use super::segment::Segment;
+use super::side::Side;
 use super::stream::{Sink, Source, Spoiled};
 use super::witness::Witness;
 use crate::emu::{
@@ -13,15 +14,6 @@ use crate::emu::{
 
 /// Bytes that are handed to an end at a time.
 const CHUNK: usize = 64 << 10;
-
-/// One of the two ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Opens the connection; the first end of the link.
-    Client,
-    /// Waits for it.
-    Server,
-}
 
 /// What two ends are to do.
 #[derive(Clone, Debug)]
@@ -103,16 +95,6 @@ impl fmt::Display for Violation {
 }
 
 impl std::error::Error for Violation {}
-
-impl Side {
-    /// The one across.
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-}
 
 impl Trial {
     /// Both ends, before anything has left.

@@ -2,7 +2,7 @@
 //! send beyond what was offered to it, or take back what it offered.
 
 use super::segment::Segment;
-use super::trial::Side;
+use super::side::Side;
 
 /// Listens to both ends.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,6 +11,7 @@
 
 mod capture;
 mod crossing;
+mod heard;
 mod ports;
 mod program;
 mod sent;
@@ -29,8 +30,9 @@ use crate::emu::{Datagram, Endpoints, Frame as _, IpPacket, NodeId, Protocol, Rn
 use crate::tcp::{Config, End, Ending, State};
 use capture::Capture;
 use crossing::Crossing;
+pub(super) use heard::Heard;
 use ports::{SERVER_PORT, number, ports};
-pub(super) use program::{Carrier, Heard, Program, Reading, Saying};
+pub(super) use program::{Carrier, Program, Reading, Saying};
 pub(super) use session::{Shell, Terminal};
 
 /// What a packet of the server's may have: it knows nothing of the tunnel.

@@ -1,7 +1,7 @@
 //! An interactive session: the two programs of [`crate::programs`] that hold one on real hosts, as
 //! far as their words go, with time that is told.
 
-use super::program::{Heard, is_open};
+use super::heard::{Heard, is_open};
 use crate::ground::Session;
 use crate::programs::session::{Seen, own_line, typed_line};
 use crate::tcp::End;
