@@ -16,16 +16,17 @@ use super::{TABLE, item::Target, present, routing};
 use crate::{error::Error, netlink::Netlink};
 
 /// The excluded networks without those that others contain, and with neighbours made one. Inside a
-/// destination of the tunnel nothing is left out: there, the longer prefix decides.
+/// destination of the tunnel nothing is left out: there, the longer prefix decides. Neighbours do
+/// not become such a destination, whose own route would have the same place.
 pub(super) fn merged(exclude: &[IpNet], routes: &[IpNet]) -> Vec<IpNet> {
     let exclude: Vec<IpNet> = exclude.iter().map(IpNet::trunc).collect();
     let mut nets = IpNet::aggregate(&exclude);
-    let named = routes.iter().map(IpNet::trunc).filter(|route| route.prefix_len() > 0);
-    for route in
-        named.filter(|route| nets.iter().any(|net| net.contains(route))).collect::<Vec<_>>()
-    {
+    let routes: Vec<IpNet> = routes.iter().map(IpNet::trunc).collect();
+    let is_held = |route: &&IpNet| nets.iter().any(|net| net.contains(*route));
+    for route in routes.iter().filter(is_held).collect::<Vec<_>>() {
         nets.extend(exclude.iter().filter(|net| route.contains(*net)));
     }
+    nets.retain(|net| !routes.contains(net) || exclude.contains(net));
     nets.sort();
     nets.dedup();
     nets
@@ -112,7 +113,10 @@ mod tests {
         // Without the longer prefix 10.77.1.0/24 would lead into the tunnel, by its wider route.
         assert_eq!(merged(&list, &nets(&["10.77.0.0/16"])), list);
         let halves = nets(&["10.0.0.0/9", "10.128.0.0/9"]);
-        let all = nets(&["10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9"]);
-        assert_eq!(merged(&halves, &nets(&["10.0.0.0/8"])), all);
+        assert_eq!(merged(&halves, &nets(&["10.0.0.0/8"])), halves);
+        let halves = nets(&["0.0.0.0/1", "128.0.0.0/1"]);
+        assert_eq!(merged(&halves, &nets(&["0.0.0.0/0"])), halves);
+        let both = nets(&["10.0.0.0/8"]);
+        assert_eq!(merged(&both, &both), both);
     }
 }
