@@ -135,10 +135,7 @@ impl Peer {
         let Some(Unsettled { lead, is_fresh, any_packets }) = self.unsettled.take() else { return };
         self.after_arrival(cx, lead, is_fresh);
         if any_packets {
-            self.tunnel.paths.used_at = Some(cx.now);
-            if let Side::Client(connector) = &mut self.tunnel.paths.side {
-                connector.listening.hear(cx.now);
-            }
+            self.tunnel.paths.note_packet_received(cx.now);
             self.tunnel.rekey_if_due(cx);
         }
         self.apply_changes(cx);

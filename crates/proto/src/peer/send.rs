@@ -34,8 +34,7 @@ impl Peer {
     ) -> Result<(), DropReason> {
         self.rest_if_outlived(cx);
         self.tunnel.rekey_if_due(cx);
-        self.tunnel.not_idle();
-        self.tunnel.paths.used_at = Some(cx.now);
+        self.tunnel.paths.note_packet_sent(cx.now);
         self.admission.note_sent(cx.now, packet);
         self.bonding.assist_or_not(cx, &mut self.tunnel, &mut self.flows);
         let sent = match self.flows.outgoing(cx.now, cx.memory, packet) {

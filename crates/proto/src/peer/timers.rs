@@ -176,10 +176,16 @@ const TIMERS: &[Timer] = &[
     ),
     timer(Reason::Feedback, |p, _| p.tunnel.feedback_due(), |p, cx| p.tunnel.report_due(cx)),
     timer(Reason::Control, |p, _| p.tunnel.control_due(), |p, cx| p.tunnel.send_control(cx)),
-    timer(Reason::Keepalive, |p, _| p.tunnel.nat_answer_due(), |p, cx| p.tunnel.keep_alive(cx)),
     timer(
         Reason::Keepalive,
-        |p, config| p.first_path(|path| p.tunnel.keepalive_due(config.keepalive, path)),
+        |p, _| p.tunnel.paths.connector()?.nat.answer_due(),
+        |p, cx| p.tunnel.keep_alive(cx),
+    ),
+    timer(
+        Reason::Keepalive,
+        |p, config| {
+            p.first_path(|path| p.tunnel.paths.plan().keepalive_due(config.keepalive, path))
+        },
         |p, cx| p.tunnel.keep_alive(cx),
     ),
     timer(Reason::Echo, |p, _| p.tunnel.echo_due(), |p, cx| p.tunnel.send_echo(cx)),

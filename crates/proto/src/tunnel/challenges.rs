@@ -230,7 +230,11 @@ impl Tunnel {
         if carries && !settled {
             self.search_mtu(cx, id);
         }
-        self.observed_by_gateway(id, response.observed);
+        if self.paths.list.active_id() == Some(id)
+            && let Side::Client(connector) = &mut self.paths.side
+        {
+            connector.nat.observe(response.observed);
+        }
         self.ask_nat(cx, id);
         self.control.hurry(cx.now);
         self.send_control(cx);

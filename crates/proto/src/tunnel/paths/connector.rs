@@ -12,6 +12,7 @@ use super::candidate::Candidate;
 use super::candidates::Candidates;
 use super::handshakes::{Attempt, Handshakes};
 use super::listening::Listening;
+use super::nat::NatTimeout;
 use super::policing::Policing;
 use super::spares::Spares;
 use super::trust::Distrusted;
@@ -23,7 +24,6 @@ use crate::multipath::Mode;
 use crate::outbox::Route;
 use crate::session::index::IndexTable;
 use crate::time::{Duration, Instant};
-use crate::tunnel::keepalive::NatTimeout;
 use crate::tunnel::{Context, Event, Link, StreamTo};
 use crate::wire::control::Prefix;
 

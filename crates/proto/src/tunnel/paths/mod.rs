@@ -16,7 +16,7 @@
 //! - `connector` (sockets), `handshakes`, `spares` (what is kept beside the path in use);
 //! - `trust` (links that did badly), `unanswered` (links that never answered), `policing` (links
 //!   that police UDP), `turns` (addresses that are asked by turns), `listening` (whether it only
-//!   receives).
+//!   receives), `nat` (how long its NAT remembers).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -40,6 +40,7 @@ mod links;
 pub(crate) mod list;
 pub(crate) mod listening;
 mod moving;
+pub(crate) mod nat;
 pub(crate) mod plan;
 pub(crate) mod policing;
 mod silence;
@@ -102,7 +103,7 @@ pub(crate) struct PathManager {
     pub(crate) side: Side,
     pub(crate) list: Paths,
     /// When an inner packet last came or went.
-    pub(crate) used_at: Option<Instant>,
+    used_at: Option<Instant>,
     /// Which of these a client has followed by a question.
     quiet_after: Option<Instant>,
     /// How many paths may be opened.
@@ -145,6 +146,22 @@ impl PathManager {
     /// What follows from links and paths.
     pub(crate) fn plan(&self) -> PathPlan<'_> {
         PathPlan { connector: self.connector(), paths: &self.list, used_at: self.used_at }
+    }
+
+    /// An inner packet leaves.
+    pub(crate) const fn note_packet_sent(&mut self, now: Instant) {
+        self.used_at = Some(now);
+        if let Side::Client(connector) = &mut self.side {
+            connector.nat.not_idle();
+        }
+    }
+
+    /// An inner packet came.
+    pub(crate) fn note_packet_received(&mut self, now: Instant) {
+        self.used_at = Some(now);
+        if let Side::Client(connector) = &mut self.side {
+            connector.listening.hear(now);
+        }
     }
 
     /// What the session has for paths that are opened from now on.

@@ -245,6 +245,23 @@ impl PathPlan<'_> {
         others.min_by_key(|path| self.rank(path)).map(|path| path.id)
     }
 
+    /// When a client behind a NAT must send something by `path`, if it is the one in use; `least`
+    /// is the interval at first.
+    pub(crate) fn keepalive_due(&self, least: Option<Duration>, path: &Path) -> Option<Instant> {
+        let connector = self.connector?;
+        let is_wanted = path.is_natted() && self.paths.active_id() == Some(path.id);
+        if !is_wanted || !path.is_good() {
+            return None;
+        }
+        Some(path.sent_at()? + connector.nat.interval(least?))
+    }
+
+    /// Whether the path in use leads through the NAT that is asked about.
+    pub(crate) fn is_behind_tested_nat(&self) -> bool {
+        let Some(connector) = self.connector else { return false };
+        self.paths.active().is_some_and(|path| connector.nat.is_of(path))
+    }
+
     /// Whether the path is there to learn by, and for nothing else.
     pub(crate) fn is_nat_test(&self, id: PathId) -> bool {
         let Some(connector) = self.connector else { return false };
