@@ -2,9 +2,9 @@
 //! that.
 //!
 //! The interval is learned, not fixed (RFC 5780, 4.6, with a session's own means). By a path of its
-//! own, a new socket with a mapping of its own, the client asks the gateway to answer after a while.
-//! If the answer arrives, a mapping outlives that while. The path in use is not put at risk. What
-//! kind of NAT it is, and how it maps, is not asked.
+//! own, a new socket with a new mapping, the client asks the gateway to answer after a while. If
+//! the answer arrives, a mapping outlives that while. The path in use is not put at risk. What kind
+//! of NAT it is, and how it maps, is not asked.
 //!
 //! Decides what is asked, and what an answer or its absence means. Sends nothing: `keepalive` does.
 
