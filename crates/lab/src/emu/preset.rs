@@ -4,7 +4,8 @@ use super::MS;
 use super::loss::Loss;
 use super::pipe::{PipeConfig, Rate};
 use super::policer::Policer;
-use super::trace::Trace;
+use super::recordings;
+use super::trace::{Trace, TraceError};
 use std::sync::Arc;
 
 /// Both directions of a link.
@@ -75,6 +76,13 @@ impl LinkConfig {
             ..PipeConfig::default()
         };
         Self { up: pipe(up), down: pipe(down) }
+    }
+
+    /// A recorded network by name, with this round trip in nanoseconds; `None` of a name that
+    /// nobody has recorded.
+    pub fn recorded_as(name: &str, round_trip_ns: u64) -> Option<Result<Self, TraceError>> {
+        let traces = recordings::recorded(name)?;
+        Some(traces.map(|(up, down)| Self::recorded(up, down, round_trip_ns)))
     }
 
     /// The same link losing packets this way in both directions.

@@ -1,7 +1,6 @@
 //! Mobile networks as somebody met them on the way, recorded in both directions at the same time
 //! (`testdata/linktraces`).
 
-use super::preset::LinkConfig;
 use super::trace::{Trace, TraceError};
 
 /// A recorded network: its name, and what it could deliver down and up.
@@ -18,20 +17,16 @@ const T_MOBILE: Recording = (
     include_str!("../../testdata/linktraces/tmobile-lte.up"),
 );
 
-impl LinkConfig {
-    /// A recorded network by name, with this round trip in nanoseconds; `None` of a name that
-    /// nobody has recorded.
-    pub fn recorded_as(name: &str, round_trip_ns: u64) -> Option<Result<Self, TraceError>> {
-        let (_, down, up) = [VERIZON, T_MOBILE].into_iter().find(|known| known.0 == name)?;
-        let traces = Trace::parse_counts(up).and_then(|up| Ok((up, Trace::parse_counts(down)?)));
-        Some(traces.map(|(up, down)| Self::recorded(up, down, round_trip_ns)))
-    }
+/// What a recorded network could deliver up and down; `None` of a name that nobody has recorded.
+pub(super) fn recorded(name: &str) -> Option<Result<(Trace, Trace), TraceError>> {
+    let (_, down, up) = [VERIZON, T_MOBILE].into_iter().find(|known| known.0 == name)?;
+    Some(Trace::parse_counts(up).and_then(|up| Ok((up, Trace::parse_counts(down)?))))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LinkConfig, T_MOBILE, VERIZON};
-    use crate::emu::{MS, PipeConfig, Rate, SECOND};
+    use super::{T_MOBILE, VERIZON};
+    use crate::emu::{LinkConfig, MS, PipeConfig, Rate, SECOND};
 
     #[test]
     fn each_can_be_had_and_has_the_mean_rate_of_its_recording() {

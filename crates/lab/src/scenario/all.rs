@@ -168,31 +168,6 @@ fn tell(request: &Request, text: &str) {
     }
 }
 
-impl Row {
-    fn runs(&self) -> impl Iterator<Item = &'static Run> {
-        self.judges.iter().filter_map(|judge| match judge {
-            Judge::Run(run) => Some(run),
-            Judge::Test(..) | Judge::NotBuilt(_) => None,
-        })
-    }
-}
-
-impl Run {
-    const fn key(&self) -> (&'static str, &'static [&'static str]) {
-        (self.scenario, self.set)
-    }
-
-    fn is_told(&self, place: Where) -> bool {
-        self.only.is_none_or(|only| only == place)
-    }
-
-    /// As it is typed after `rove-lab run`.
-    fn command(&self) -> String {
-        let set = self.set.iter().map(|text| format!(" --set {text}"));
-        [self.scenario.to_owned()].into_iter().chain(set).collect()
-    }
-}
-
 /// The verdict of a judge, with its reason.
 fn judged(judge: &Judge, place: Where, measured: &Measured) -> (Verdict, String) {
     match judge {

@@ -335,7 +335,7 @@ impl<const N: usize> Cell<N> {
         if is_recorded(self.pair) {
             return Ok(measured);
         }
-        outcome.absorb(stage.on_bare_ground(&self.as_one(), &mut |ground, _| {
+        outcome.absorb(on_bare_ground(stage, &self.as_one(), &mut |ground, _| {
             let file = self.carry_file(stage, ground, Route::Open)?;
             measured.bare_file_s = file.seconds();
             Ok(())
@@ -489,14 +489,16 @@ pub(super) fn chosen<const N: usize>(
     pairs.iter().copied().find(|pair| called(pair) == settings.text(key))
 }
 
-impl Stage<'_> {
-    /// Tells a story that needs no tunnel.
-    fn on_bare_ground(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Outcome> {
-        let Some(entered) = self.entered else {
-            return self.in_virtual_time(terrain, StreamsKnown::Direct, USUALLY, story);
-        };
-        self.on_hosts(entered, terrain, &|testbed| Deployment::start(testbed, None), story)
-    }
+/// Tells a story that needs no tunnel.
+fn on_bare_ground(
+    stage: &Stage<'_>,
+    terrain: &Terrain,
+    story: Story<'_>,
+) -> anyhow::Result<Outcome> {
+    let Some(entered) = stage.entered else {
+        return stage.in_virtual_time(terrain, StreamsKnown::Direct, USUALLY, story);
+    };
+    stage.on_hosts(entered, terrain, &|testbed| Deployment::start(testbed, None), story)
 }
 
 #[cfg(test)]

@@ -44,6 +44,34 @@ pub struct Run {
     pub only: Option<Where>,
 }
 
+impl Row {
+    /// The scenarios that judge it.
+    pub(super) fn runs(&self) -> impl Iterator<Item = &'static Run> {
+        self.judges.iter().filter_map(|judge| match judge {
+            Judge::Run(run) => Some(run),
+            Judge::Test(..) | Judge::NotBuilt(_) => None,
+        })
+    }
+}
+
+impl Run {
+    /// What tells it from other runs.
+    pub(super) const fn key(&self) -> (&'static str, &'static [&'static str]) {
+        (self.scenario, self.set)
+    }
+
+    /// Whether it can be told there.
+    pub(super) fn is_told(&self, place: Where) -> bool {
+        self.only.is_none_or(|only| only == place)
+    }
+
+    /// As it is typed after `rove-lab run`.
+    pub(super) fn command(&self) -> String {
+        let set = self.set.iter().map(|text| format!(" --set {text}"));
+        [self.scenario.to_owned()].into_iter().chain(set).collect()
+    }
+}
+
 /// A row that something judges.
 const fn row(name: &'static str, mechanism: &'static str, judges: &'static [Judge]) -> Row {
     Row { name, mechanism, paper: "", judges }

@@ -4,6 +4,9 @@
 //! to call that again. The law, tested: after `leaving(t)`, `due_ns()` is `None` or later than `t`,
 //! until something is written, read, closed or arrives.
 
+mod arrival;
+mod sight;
+
 use std::net::SocketAddr;
 
 use super::clock::Clock;
@@ -12,8 +15,7 @@ use super::numbering::{Numbering, ORIGIN};
 use super::opening::{LINEAR, Opening};
 use super::receiver::Receiver;
 use super::segment::{Flags, Options, SACKS_MAX, Segment, Timestamps};
-use super::sender::{Piece, Sender, Terms};
-use super::timers::Fired;
+use super::sender::{Fired, Piece, Sender, Terms};
 use super::wheel::fires_ns;
 use crate::emu::{MS, SECOND, earliest};
 

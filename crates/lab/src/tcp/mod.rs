@@ -30,33 +30,27 @@
 //! connection that is closed for writing stays open for reading as long as the other end likes:
 //! nobody is an orphan.
 //!
-//! Where to find what: bytes in `segment`; the handshake in `opening`; what arrives in `arrival`,
-//! from there `acks` to the sender and `receiver`; what leaves in `sender`; which losses there are
-//! in `rack` (in `newreno` without SACK) and what follows in `recovery`; silence in `timers`; how
-//! much and how fast in `congestion`.
+//! Where to find what: bytes in `segment`; the handshake in `opening`; what arrives in
+//! `end/arrival`, from there `sender/acks` to the sender and `receiver`; what leaves in `sender`;
+//! which losses there are in `rack` (in `sender/newreno` without SACK) and what follows in
+//! `sender/recovery`; silence in `sender/timers`; how much and how fast in `congestion`.
 
-mod acks;
-mod arrival;
 mod clock;
 mod congestion;
 mod end;
-mod newreno;
 mod numbering;
 mod opening;
 mod pacing;
 mod rack;
 mod rate;
 mod receiver;
-mod recovery;
 mod ring;
 mod rtt;
 mod scoreboard;
 mod segment;
 mod sender;
 mod side;
-mod sight;
 mod stream;
-mod timers;
 pub mod trace;
 mod trial;
 mod wheel;
@@ -64,9 +58,8 @@ mod witness;
 
 pub use congestion::CongestionControl;
 pub use end::{Config, End, EndStats, Ending, KeepAlive, State};
-pub use recovery::Repairing;
 pub use segment::{Flags, Malformed, Options, Segment, Timestamps};
-pub use sender::SenderStats;
+pub use sender::{Repairing, SenderStats};
 pub use side::Side;
 pub use stream::{Sink, Source, Spoiled};
 pub use trial::{Passed, Plan, Trial, Violation};

@@ -1,9 +1,14 @@
 //! The sending half of an end: bytes that wait, what is on its way, and what may leave now.
 //!
-//! Its parts have files of their own: what an acknowledgment means is in [`super::acks`], how
-//! losses are repaired in [`super::recovery`], what happens when time passes in
-//! [`super::timers`]. This file holds the state and decides what leaves (`tcp_output.c`:
-//! `tcp_write_xmit`, `tcp_xmit_retransmit_queue`).
+//! Its parts have files of their own: what an acknowledgment means is in [`acks`], how losses are
+//! repaired in [`recovery`], what happens when time passes in [`timers`]. This file holds the state
+//! and decides what leaves (`tcp_output.c`: `tcp_write_xmit`, `tcp_xmit_retransmit_queue`).
+
+mod acks;
+mod newreno;
+mod news;
+mod recovery;
+mod timers;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,12 +18,14 @@ use super::numbering::{Numbering, ORIGIN};
 use super::pacing::Pacer;
 use super::rack::Rack;
 use super::rate::{RateMeter, RateSample};
-use super::recovery::Recovery;
 use super::ring;
 use super::rtt::Rtt;
 use super::scoreboard::{Fate, Scoreboard, Sent};
-use super::timers::Timer;
 use super::wheel::fires_ns;
+pub(super) use acks::{Acknowledgment, Validity};
+use recovery::Recovery;
+pub use recovery::Repairing;
+pub(super) use timers::Fired;
 
 /// The most bytes that wait or are on their way (`tcp_wmem`).
 pub(super) const SEND_BUFFER_MAX: usize = 4 << 20;
@@ -66,6 +73,21 @@ pub(super) struct Terms {
     pub(super) no_delay: bool,
     /// How often a segment is sent again before the connection counts as dead (`tcp_retries2`).
     pub(super) retries: u32,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timer {
+    /// Nothing.
+    Idle,
+    /// The head of what is on its way is acknowledged, or it leaves again.
+    Retransmission { at_ns: u64 },
+    /// Anything is acknowledged, or the last segment leaves again (RFC 8985, 7).
+    TailProbe { at_ns: u64 },
+    /// What may only be late arrives, or it is lost.
+    Reordering { at_ns: u64 },
+    /// The window opens, or it is asked for (RFC 9293, 3.8.6.1).
+    Persist { at_ns: u64 },
 }
 
 /// The sending half.
@@ -120,6 +142,18 @@ struct Usage {
     limited: bool,
     most: u32,
     until: u64,
+}
+
+impl Timer {
+    pub(super) const fn at_ns(self) -> Option<u64> {
+        match self {
+            Self::Idle => None,
+            Self::Retransmission { at_ns }
+            | Self::TailProbe { at_ns }
+            | Self::Reordering { at_ns }
+            | Self::Persist { at_ns } => Some(at_ns),
+        }
+    }
 }
 
 impl Sender {

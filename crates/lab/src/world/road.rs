@@ -3,9 +3,9 @@
 
 use rove_proto::wire::Kind;
 
-use super::connections::{Connections, Leaving, Side};
+use super::connections::{Connection, Connections, Leaving, Number, Side};
 use super::crowd::Crowd;
-use super::engine::World;
+use super::engine::{GATEWAY, World};
 use super::host::Holding;
 use super::inner::{Body, SERVER, header, server};
 use super::laws::Breach;
@@ -190,6 +190,19 @@ impl Tunnelled {
     /// What was heard since, and listens no more.
     pub(super) fn overheard(&mut self) -> Vec<Passed> {
         self.world.overheard.take().unwrap_or_default()
+    }
+
+    /// What both ends of the tunnel keep of open connections, in bytes.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let hosts = [GATEWAY, CLIENT + 1];
+        hosts.iter().map(|&host| self.world.hosts[host].node().held_bytes() as u64).sum()
+    }
+
+    /// Bytes that were heard over these connections.
+    pub(super) fn heard(&self, numbers: &[Number]) -> u64 {
+        let connections = &self.world.connections;
+        let all = numbers.iter().filter_map(|number| connections.get(*number));
+        all.flat_map(Connection::heard).map(|heard| heard.bytes()).sum()
     }
 }
 

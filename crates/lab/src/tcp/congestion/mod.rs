@@ -1,7 +1,7 @@
 //! Congestion control: how many segments may be on their way, and how fast they leave.
 //!
 //! [`Window`] is what all algorithms share; an algorithm is told what was acknowledged and what was
-//! lost and moves it. When a loss is one is decided by [`super::recovery`], not here.
+//! lost and moves it. When a loss is one is decided by [`super::sender`], not here.
 
 mod bbr;
 mod bunches;

@@ -6,10 +6,7 @@
 use std::iter::Peekable;
 use std::slice;
 
-use super::super::connections::{
-    Carrier, Connection, Number, Party, Program, Saying, Shell, Side, Terminal,
-};
-use super::super::engine::GATEWAY;
+use super::super::connections::{Carrier, Number, Party, Program, Saying, Shell, Side, Terminal};
 use super::super::road::{CLIENT, Road, Tunnelled};
 use super::Journey;
 use super::acts::Client;
@@ -141,21 +138,6 @@ impl Journey {
             client.act(road, cue.act)?;
         }
         Ok(script.moments)
-    }
-}
-
-impl Tunnelled {
-    /// What both ends of the tunnel keep of open connections, in bytes.
-    fn held_bytes(&self) -> u64 {
-        let hosts = [GATEWAY, CLIENT + 1];
-        hosts.iter().map(|&host| self.world.hosts[host].node().held_bytes() as u64).sum()
-    }
-
-    /// Bytes that were heard over these connections.
-    fn heard(&self, numbers: &[Number]) -> u64 {
-        let connections = &self.world.connections;
-        let all = numbers.iter().filter_map(|number| connections.get(*number));
-        all.flat_map(Connection::heard).map(|heard| heard.bytes()).sum()
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a test sees of an end without changing it.
 
-use super::end::{Config, End, EndStats, Ending, Phase, State};
-use super::recovery::Repairing;
-use super::sender::{SEND_BUFFER_MAX, SenderStats};
+use super::{Config, End, EndStats, Ending, Phase, State};
+use crate::tcp::sender::{Repairing, SEND_BUFFER_MAX, SenderStats};
 
 impl End {
     /// Where the connection is.

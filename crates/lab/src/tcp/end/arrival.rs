@@ -2,12 +2,12 @@
 //! (RFC 7323) and the challenges of RFC 5961 (`tcp_input.c`: `tcp_rcv_established`,
 //! `tcp_validate_incoming`, `tcp_rcv_state_process`).
 
-use super::acks::{Acknowledgment, Validity};
-use super::end::{End, Ending, Phase};
-use super::numbering::ORIGIN;
-use super::opening::Opening;
-use super::segment::{Flags, Segment};
+use super::{End, Ending, Phase};
 use crate::emu::MS;
+use crate::tcp::numbering::ORIGIN;
+use crate::tcp::opening::Opening;
+use crate::tcp::segment::{Flags, Segment};
+use crate::tcp::sender::{Acknowledgment, Validity};
 
 /// The positions that a segment takes in the other end's direction.
 #[derive(Clone, Copy, Debug)]

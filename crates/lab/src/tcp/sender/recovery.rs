@@ -5,13 +5,12 @@
 //! F-RTO (RFC 5682 with SACK) and slow start; undo by D-SACK (RFC 3708) and by timestamps (Eifel,
 //! RFC 3522).
 
-use super::acks::News;
-use super::clock::is_before;
-use super::congestion::Repair;
-use super::scoreboard::Fate;
-use super::sender::Sender;
-use super::timers::Timer;
-use super::wheel::fires_ns;
+use super::news::News;
+use super::{Sender, Timer};
+use crate::tcp::clock::is_before;
+use crate::tcp::congestion::Repair;
+use crate::tcp::scoreboard::Fate;
+use crate::tcp::wheel::fires_ns;
 
 /// What is being repaired (`tcp_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,8 +29,8 @@ pub enum Repairing {
 
 /// The state of repair.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Recovery {
-    pub(super) state: Repairing,
+pub(in crate::tcp) struct Recovery {
+    pub(in crate::tcp) state: Repairing,
     /// What had been sent when the state was entered: acknowledged, it is over.
     pub(super) high: u64,
     /// Threshold and window before the reduction; none once they cannot be gone back to.
@@ -177,7 +176,7 @@ impl Sender {
         let verdict = self.rack.look(now_ns, &mut self.board, &self.rtt, repairing);
         news.losses += verdict.losses;
         if let Some(again_ns) = verdict.again_ns {
-            let at_ns = fires_ns(now_ns, again_ns + super::rack::TICKS_NS);
+            let at_ns = fires_ns(now_ns, again_ns + crate::tcp::rack::TICKS_NS);
             self.timer = Timer::Reordering { at_ns };
         } else if matches!(self.timer, Timer::Reordering { .. }) {
             self.rearm(now_ns);

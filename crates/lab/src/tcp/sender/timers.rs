@@ -2,31 +2,16 @@
 //! probes, RACK's second look, and probes of a closed window. As in Linux one of the four runs at
 //! a time.
 
-use super::acks::News;
-use super::rack::TICKS_NS;
+use super::news::News;
 use super::recovery::Repairing;
-use super::rtt::{RTO_FIRST_NS, RTO_MAX_NS, RTO_MIN_NS};
-use super::sender::{Piece, Sender};
-use super::wheel::fires_ns;
-
-/// What is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Timer {
-    /// Nothing.
-    Idle,
-    /// The head of what is on its way is acknowledged, or it leaves again.
-    Retransmission { at_ns: u64 },
-    /// Anything is acknowledged, or the last segment leaves again (RFC 8985, 7).
-    TailProbe { at_ns: u64 },
-    /// What may only be late arrives, or it is lost.
-    Reordering { at_ns: u64 },
-    /// The window opens, or it is asked for (RFC 9293, 3.8.6.1).
-    Persist { at_ns: u64 },
-}
+use super::{Piece, Sender, Timer};
+use crate::tcp::rack::TICKS_NS;
+use crate::tcp::rtt::{RTO_FIRST_NS, RTO_MAX_NS, RTO_MIN_NS};
+use crate::tcp::wheel::fires_ns;
 
 /// What a timer came to beside segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fired {
+pub(in crate::tcp) enum Fired {
     /// Nothing.
     Nothing,
     /// The window is asked for by an empty segment below SND.UNA.
@@ -35,21 +20,9 @@ pub(super) enum Fired {
     Dead,
 }
 
-impl Timer {
-    pub(super) const fn at_ns(self) -> Option<u64> {
-        match self {
-            Self::Idle => None,
-            Self::Retransmission { at_ns }
-            | Self::TailProbe { at_ns }
-            | Self::Reordering { at_ns }
-            | Self::Persist { at_ns } => Some(at_ns),
-        }
-    }
-}
-
 impl Sender {
     /// Does what is due; segments that leave are put behind `pieces`.
-    pub(super) fn fire(&mut self, now_ns: u64, pieces: &mut Vec<Piece>) -> Fired {
+    pub(in crate::tcp) fn fire(&mut self, now_ns: u64, pieces: &mut Vec<Piece>) -> Fired {
         if self.timer.at_ns().is_none_or(|at_ns| at_ns > now_ns) {
             return Fired::Nothing;
         }

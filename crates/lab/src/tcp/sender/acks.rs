@@ -3,14 +3,14 @@
 //! In this order: is it one, what does it say about the window, what has newly arrived, how long
 //! did that take, is anything lost, how much more may be on its way, and which timer runs now.
 
-use super::clock::is_before;
-use super::rate::{RateDraft, RateSample};
+use super::news::News;
 use super::recovery::Repairing;
-use super::scoreboard::{Fate, Sent};
-use super::sender::Sender;
-use super::timers::Timer;
-use super::wheel::fires_ns;
+use super::{Sender, Timer};
 use crate::emu::MS;
+use crate::tcp::clock::is_before;
+use crate::tcp::rate::{RateDraft, RateSample};
+use crate::tcp::scoreboard::{Fate, Sent};
+use crate::tcp::wheel::fires_ns;
 
 /// How long the sender waits at least before it believes that the other end has thrown away what
 /// it had (`tcp_check_sack_reneging`).
@@ -18,55 +18,30 @@ const RENEGE_NS: u64 = 10 * MS;
 
 /// The parts of a segment that a sender looks at, in positions.
 #[derive(Clone, Debug)]
-pub(super) struct Acknowledgment {
+pub(in crate::tcp) struct Acknowledgment {
     /// The first position that the other end misses.
-    pub(super) next: u64,
+    pub(in crate::tcp) next: u64,
     /// How many bytes it has room for from there.
-    pub(super) window: u64,
+    pub(in crate::tcp) window: u64,
     /// The SACK blocks.
-    pub(super) sacks: Vec<(u64, u64)>,
+    pub(in crate::tcp) sacks: Vec<(u64, u64)>,
     /// When the timestamp that it echoes was ours, in nanoseconds rounded down to the clock's unit.
-    pub(super) echo_ns: Option<u64>,
+    pub(in crate::tcp) echo_ns: Option<u64>,
     /// The position of the segment itself, in the other direction.
-    pub(super) from: u64,
+    pub(in crate::tcp) from: u64,
     /// It carries bytes, or opens or closes: it is no mere acknowledgment.
-    pub(super) carries: bool,
+    pub(in crate::tcp) carries: bool,
 }
 
 /// What the receiver of a bad acknowledgment does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Validity {
+pub(in crate::tcp) enum Validity {
     /// It is used.
     Good,
     /// It acknowledges what was never sent: dropped.
     Unsent,
     /// It is older than any window: challenged (RFC 5961, 5.2).
     TooOld,
-}
-
-/// What an acknowledgment newly tells.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct News {
-    /// SND.UNA moved.
-    pub(super) advanced: bool,
-    /// Segments that have newly arrived, in order or not.
-    pub(super) delivered: u32,
-    /// Segments that SACK blocks newly name.
-    pub(super) sacked: bool,
-    /// What was sent once only, before recovery began, has arrived.
-    pub(super) original: bool,
-    /// It says nothing at all.
-    pub(super) nothing: bool,
-    /// A duplicate has arrived at the other end.
-    pub(super) duplicate: bool,
-    /// ... and it was that of the tail loss probe.
-    pub(super) probe_duplicate: bool,
-    /// When the acknowledged echo was ours.
-    pub(super) echo_ns: Option<u64>,
-    /// Segments newly found lost.
-    pub(super) losses: u32,
-    /// The retransmission timer starts anew.
-    pub(super) rearms: bool,
 }
 
 /// Round trips that an acknowledgment ends, by when the segments left.
@@ -81,7 +56,7 @@ struct Clocked {
 
 impl Sender {
     /// An acknowledgment arrives.
-    pub(super) fn acknowledged(&mut self, now_ns: u64, ack: &Acknowledgment) -> Validity {
+    pub(in crate::tcp) fn acknowledged(&mut self, now_ns: u64, ack: &Acknowledgment) -> Validity {
         if ack.next > self.next {
             return Validity::Unsent;
         }

@@ -4,16 +4,16 @@
 //! A duplicate acknowledgment stands for a segment that has arrived, nobody knows which. Three of
 //! them lose the head; while that is repaired, an acknowledgment of a part loses the next.
 
-use super::acks::News;
+use super::Sender;
+use super::news::News;
 use super::recovery::Repairing;
-use super::sender::Sender;
 
 /// Duplicates that make a loss (`tcp_reordering`).
 const DUPTHRESH: u32 = 3;
 
 impl Sender {
     /// Segments believed to be on their way (`tcp_packets_in_flight`).
-    pub(super) const fn in_flight(&self) -> u32 {
+    pub(in crate::tcp) const fn in_flight(&self) -> u32 {
         self.board.in_flight().saturating_sub(self.duplicates)
     }
 
