@@ -150,7 +150,8 @@ fn forwarded_ports_are_answered_on_the_link() {
             for own in ["203.0.113.2", "[2001:db8:c::2]"] {
                 for port in [8081, 8082] {
                     let came = download("server", &format!("{own}:{port}"));
-                    assert_eq!(came.unwrap(), pattern(1_000), "{options:?}: {own}:{port}");
+                    let came = came.unwrap_or_else(|e| panic!("{options:?}: {own} {port}: {e}"));
+                    assert_eq!(came, pattern(1_000), "{options:?}: {own} {port}");
                 }
             }
             for to in [
