@@ -135,7 +135,8 @@ fn host(key: &str) -> f64 {
 #[test]
 fn virtual_time_agrees_with_namespaces_within_5_percent() {
     let Some(_turn) = turn() else { return };
-    // Most of these send little, so three at a time do not disturb each other.
+    // Most of these send little. Two at a time, as a machine with two cores has room for: beside
+    // two others, moves took up to 2 ms more.
     let little: [Compared<'_>; 7] = [
         ("roam-client", &["moves=8", "megabytes=2", "baseline=false", "known=3"]),
         ("blackhole", &["outage=3", "late=0", "holes=1"]),
@@ -145,7 +146,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
         ("restart-gateway", &["restarts=1"]),
         ("roam-gateway", &[]),
     ];
-    side_by_side(3, &little, must_agree);
+    side_by_side(2, &little, must_agree);
     let quic = ["pair=10/10+40/60", "loss=0", "flow=quic", "cc=cubic", "seconds=6"];
     let many = ["rtt=20", "loss=0", "flow=tcp", "seconds=6", "megabytes=1", "compare=none"];
     let much: [Compared<'_>; 4] = [
