@@ -452,6 +452,15 @@ fn failures(lab: &Lab) -> (String, Vec<String>) {
     (out.clone(), failed.map(|line| line[13..].to_owned()).collect())
 }
 
+/// Waits until the session has said nothing for a while, which may take more than its own timers.
+fn wait_until_idle(lab: &Lab) {
+    let begun = Instant::now();
+    while !status(lab).contains("doing        idle, last proven ") {
+        assert!(begun.elapsed() < Duration::from_secs(40), "busy: {}", status(lab));
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
 #[test]
 fn check_and_status_say_alike_what_is_wrong_and_blame_nothing_else() {
     let name = "check_and_status_say_alike_what_is_wrong_and_blame_nothing_else";
@@ -492,11 +501,7 @@ fn check_and_status_say_alike_what_is_wrong_and_blame_nothing_else() {
         what_takes_answers_away_is_named(&lab);
 
         // Nobody says no. A check asks, although nothing else does.
-        let begun = Instant::now();
-        while !status(&lab).contains("doing        idle, last proven ") {
-            assert!(begun.elapsed() < Duration::from_secs(40), "busy: {}", status(&lab));
-            thread::sleep(Duration::from_millis(500));
-        }
+        wait_until_idle(&lab);
         sh("ip -n router route add blackhole 192.0.2.1/32");
         let (out, failed) = failures(&lab);
         let [line] = &*failed else { panic!("{out}") };
