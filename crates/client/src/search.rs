@@ -57,7 +57,7 @@ impl Search<'_> {
         })
     }
 
-    /// What to do then.
+    /// How a person gets a usable link.
     pub(crate) fn cure_of_no_link(&self) -> String {
         match self.unused.first() {
             None => "connect this host to a network; the session then goes on".to_owned(),
@@ -71,7 +71,7 @@ impl Search<'_> {
         }
     }
 
-    /// What the client does to find the gateway.
+    /// The client's present activity, for people.
     pub(crate) fn says(&self) -> String {
         if let Some(why) = self.no_link() {
             return why;

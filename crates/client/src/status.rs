@@ -272,7 +272,7 @@ pub(crate) fn limits_udp(peer: &PeerStatus, link: u32) -> bool {
     peer.policed.iter().any(by_stream)
 }
 
-/// What to call the reason for which the gateway closed a session.
+/// The reason for which the gateway closed a session, for people.
 pub(crate) fn reason(code: CloseCode) -> String {
     match code {
         CloseCode::Revoked => "the gateway has revoked this client".to_owned(),

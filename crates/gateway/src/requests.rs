@@ -43,7 +43,7 @@ pub fn relocate(home: &Home, to: &Endpoint) -> Result<Moved> {
     ask(home, &Request::Move { endpoint: to.to_string(), record })
 }
 
-/// What the operator signed.
+/// A signed configuration.
 #[derive(Debug)]
 pub struct Signed {
     /// Where clients reach the gateway.

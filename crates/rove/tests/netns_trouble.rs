@@ -452,7 +452,7 @@ fn failures(lab: &Lab) -> (String, Vec<String>) {
     (out.clone(), failed.map(|line| line[13..].to_owned()).collect())
 }
 
-/// Waits until the session has said nothing for a while, which may take more than its own timers.
+/// Waits until the session is idle. On a busy machine this took more than 10 s.
 fn wait_until_idle(lab: &Lab) {
     let begun = Instant::now();
     while !status(lab).contains("doing        idle, last proven ") {

@@ -10,7 +10,7 @@ const GROUP: &str = "rove";
 const GROUP_FILE: &str = "/etc/group";
 const USER_FILE: &str = "/etc/passwd";
 
-/// Who is at the other end.
+/// The rights of the process at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asker {
     /// Root, or the user that the node runs as.

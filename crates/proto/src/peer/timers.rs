@@ -238,9 +238,13 @@ impl Peer {
             self.apply_changes(cx);
         }
         self.tunnel.forget_lost(cx); // also by a path that has just fallen silent
-        // One path less by a link may make it another address' turn there.
-        self.tunnel.manage(cx, PathManager::take_turns);
-        self.tunnel.manage(cx, PathManager::take_rests);
+        if !self.at_gateway() {
+            // One path less by a link may make it another address' turn there.
+            self.tunnel.manage(cx, |paths, cx| {
+                paths.take_turns(cx);
+                paths.take_rests(cx);
+            });
+        }
         self.bonding.rescue(cx, &mut self.tunnel);
         self.bonding.give_up_late(cx, &mut self.tunnel); // also by a path that has just got a share
         self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);

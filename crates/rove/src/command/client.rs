@@ -409,7 +409,7 @@ pub(super) fn not_running(home: &Home) -> ClientStatus {
     let stands = left.as_ref().map(|left| left.kill_switch);
     let doing = match (&left, home.other()) {
         (Ok(left), other) => match (after(*left), other) {
-            (Some(found), _) => format!("down; {found}"),
+            (Some((found, cure)), _) => format!("down; {found}: {cure}"),
             (None, Some(other)) => format!("down: connect with `rove up`; {other}"),
             (None, None) => "down: connect with `rove up`".to_owned(),
         },
@@ -419,42 +419,39 @@ pub(super) fn not_running(home: &Home) -> ClientStatus {
     ClientStatus { doing, kill_switch: stands.ok(), ..ClientStatus::default() }
 }
 
-/// What a client left on this host, and what that does to traffic.
-fn after(left: Left) -> Option<&'static str> {
-    Some(match left {
-        Left { kill_switch: KillSwitch::Stands, .. } => {
-            "the kill switch lets nothing out: `rove up`, or `rove down`"
-        }
+/// What a client left on this host, what that does to traffic, and the commands that end it.
+fn after(left: Left) -> Option<(&'static str, &'static str)> {
+    let found = match left {
+        Left { kill_switch: KillSwitch::Stands, .. } => "the kill switch lets nothing out",
         Left { kill_switch: KillSwitch::Gone, guard: Some(true), .. }
         | Left { kill_switch: KillSwitch::Gone, barrier: true, .. } => {
-            "the kill switch's table is missing; leftover routes still block most traffic: `rove \
-             up` puts it back, `rove down` opens this host"
+            return Some((
+                "the kill switch's table is missing; leftover routes still block most traffic",
+                "`rove up` puts it back, `rove down` opens this host",
+            ));
         }
         Left { kill_switch: KillSwitch::Gone, .. } => {
-            "a kill switch is on record but not in place, so packets leave in clear: `rove up`, or \
-             `rove down`"
+            "a kill switch is on record but not in place, so packets leave in clear"
         }
         Left { kill_switch: KillSwitch::Unseen, .. } => {
-            "a kill switch was set, and whether it is in place cannot be seen: `rove up`, or `rove \
-             down`"
+            "a kill switch was set, and whether it is in place cannot be seen"
         }
         Left { guard: Some(true), rest: true, .. } => {
             "a client that was killed left routes, rules and a packet filter. Traffic that belongs \
-             in the tunnel is blocked: `rove up`, or `rove down`"
+             in the tunnel is blocked"
         }
         Left { barrier: true, .. } => {
             "a client that was killed left routes and rules. Traffic that belongs in the tunnel is \
-             blocked: `rove up`, or `rove down`"
+             blocked"
         }
-        Left { rest: true, .. } => {
-            "a client that was killed left routes and rules: `rove up`, or `rove down`"
-        }
+        Left { rest: true, .. } => "a client that was killed left routes and rules",
         Left { guard: Some(true), .. } => {
             "a client that was killed left a packet filter. Traffic that belongs in the tunnel is \
-             blocked: `rove up`, or `rove down`"
+             blocked"
         }
         Left { .. } => return None,
-    })
+    };
+    Some((found, "`rove up`, or `rove down`"))
 }
 
 /// Changes how a running client works, and says what was `done`.

@@ -1,8 +1,7 @@
-//! What the asking end of a session remembers: where the gateway may be, from which links, by which
-//! sockets, and the handshakes under way.
+//! What a client remembers of its links and its gateway: a part for each subject, and its sockets.
 //!
-//! Decides which ways are tried and in what order. The tunnel decides when, and what an answer
-//! changes (`connect`, `moving`).
+//! Decides which candidates a round of handshakes has, in what order, and by which sockets. The
+//! tunnel decides when one is made, and what an answer changes (`connect`, `moving`).
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -41,8 +40,7 @@ const FAILURE_TIME: Duration = Duration::from_secs(1);
 /// How long attempts join a stream that was opened for one before them.
 const STREAM_SHARED: Duration = Duration::from_secs(1);
 
-/// The asking end of a session: where the gateway may be, from which links, and the handshakes
-/// under way.
+/// What a client remembers of its links and its gateway.
 #[derive(Debug)]
 pub(crate) struct Connector {
     pub(crate) candidates: Candidates,
