@@ -14,7 +14,7 @@ use crate::error::DropReason;
 use crate::flow::classify::Class;
 use crate::flow::{Flows, tuple};
 use crate::outbox::REST;
-use crate::recovery::flight::{KEPT_TIME, KeptFrame};
+use crate::recovery::sent_packets::{KEPT_TIME, KeptFrame};
 use crate::time::Instant;
 use crate::tunnel::lost::{Abandoned, is_small};
 use crate::tunnel::{Context, Tunnel};

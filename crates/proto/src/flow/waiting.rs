@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::flow;
 use crate::outbox::REST;
-use crate::recovery::flight::KEPT_BYTES_MAX;
+use crate::recovery::sent_packets::KEPT_BYTES_MAX;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{Headers, InnerPacket, Pieces, TCP, UDP};
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::blocks::Blocks;
 use crate::id::{PathSerial, SocketId};
-use crate::recovery::flight::Flight;
+use crate::recovery::sent_packets::SentPackets;
 use crate::wire::frame::FEEDBACK_RUNS_MAX;
 
 /// UDP payload of each datagram.
@@ -16,7 +16,7 @@ const TOLD_EVERY: Duration = Duration::from_millis(10);
 /// What arrived of one lane.
 #[derive(Default)]
 struct Lane {
-    flight: Flight,
+    flight: SentPackets,
     sent: u64,
     arrived: u64,
     arrived_at: Instant,

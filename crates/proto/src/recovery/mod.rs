@@ -7,7 +7,6 @@
 pub mod decline;
 pub mod delay;
 pub mod feedback;
-pub mod flight;
 pub mod large;
 pub mod lateness;
 pub mod loss;
@@ -17,6 +16,7 @@ pub mod replay;
 pub mod rtt;
 mod sample;
 pub(crate) mod segmented;
+pub mod sent_packets;
 
 pub use sample::{AckSample, RateSample};
 

@@ -8,8 +8,8 @@ use crate::id::{PacketNumber, PathSerial, SessionIndex};
 use crate::outbox::RunSeal;
 use crate::path::PathId;
 use crate::recovery::feedback::Owed;
-use crate::recovery::flight::Flight;
 use crate::recovery::replay::ReplayWindow;
+use crate::recovery::sent_packets::SentPackets;
 use crate::time::Instant;
 use crate::wire::data::expand_number;
 
@@ -22,13 +22,13 @@ pub(crate) struct TxSpace {
     pub seal: RunSeal,
     next: PacketNumber,
     /// What left and what became of it.
-    pub flight: Flight,
+    pub flight: SentPackets,
 }
 
 impl TxSpace {
     /// A lane that has sent nothing.
     pub(crate) fn new(path: PathId, seal: RunSeal) -> Self {
-        Self { path, seal, next: 0, flight: Flight::default() }
+        Self { path, seal, next: 0, flight: SentPackets::default() }
     }
 
     /// The number of the next datagram, taken: no other datagram will get it.

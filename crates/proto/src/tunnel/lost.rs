@@ -7,7 +7,7 @@ use super::Context;
 use crate::error::{DropReason, Drops};
 use crate::flow::treatment::SMALL;
 use crate::id::PathSerial;
-use crate::recovery::flight::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
+use crate::recovery::sent_packets::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
 use crate::session::index::EpochId;
 use crate::session::space::TxSpace;
 use crate::time::Instant;

@@ -12,9 +12,9 @@ use crate::outbox::{Route, Sending};
 use crate::path::{Health, Path, Trust};
 use crate::recovery::delay::Delay;
 use crate::recovery::feedback::Reports;
-use crate::recovery::flight::Flight;
 use crate::recovery::loss::Loss;
 use crate::recovery::rate::Rate;
+use crate::recovery::sent_packets::SentPackets;
 use crate::session::runs::SharedKey;
 use crate::time::{Duration, Instant};
 use crate::wire::control::Lease;
@@ -131,7 +131,12 @@ pub struct PathStatus {
 
 impl PathStatus {
     /// The status of `path`, which has `flight` under the current keys.
-    pub(crate) fn of(path: &Path, in_use: bool, flight: Option<&Flight>, in_flight: u64) -> Self {
+    pub(crate) fn of(
+        path: &Path,
+        in_use: bool,
+        flight: Option<&SentPackets>,
+        in_flight: u64,
+    ) -> Self {
         let controller = path.congestion.as_ref();
         Self {
             id: path.id.0,
@@ -146,7 +151,7 @@ impl PathStatus {
             tx_rate: path.rates.0,
             rx_rate: path.rates.1,
             delay: path.delay,
-            loss: flight.map(Flight::loss).unwrap_or_default(),
+            loss: flight.map(SentPackets::loss).unwrap_or_default(),
             mtu: path.mtu.datagram(),
             vanishes: path.mtu.vanishes(),
             fallback: path.offload.fallback(),
@@ -158,7 +163,7 @@ impl PathStatus {
             copied: path.counts().copied,
             reports: path.counts().reports,
             heard_at: path.heard_at(),
-            unanswered_since: flight.and_then(Flight::unanswered_since),
+            unanswered_since: flight.and_then(SentPackets::unanswered_since),
         }
     }
 

@@ -9,7 +9,7 @@ fn ms(ms: u64) -> Instant {
 /// A lane and what the peer knows of it.
 #[derive(Default)]
 struct Scene {
-    flight: Flight,
+    flight: SentPackets,
     blocks: Blocks,
     rtt: Rtt,
     lost: VecDeque<KeptFrame>,

@@ -136,7 +136,7 @@ pub struct News {
 
 /// The sending side of one lane: what left, and what the peer said of it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Flight {
+pub(crate) struct SentPackets {
     entries: VecDeque<Sent>,
     /// The number of the first of them.
     first: PacketNumber,
@@ -171,7 +171,7 @@ pub(crate) struct Flight {
     decline: Decline,
 }
 
-impl Flight {
+impl SentPackets {
     /// Records that `number`, the one after the last recorded, left with `len` bytes.
     pub(crate) fn sent(
         &mut self,
@@ -615,5 +615,5 @@ const fn bounded(len: usize) -> u16 {
 }
 
 #[cfg(test)]
-#[path = "flight_tests.rs"]
+#[path = "sent_packets_tests.rs"]
 mod tests;
