@@ -29,6 +29,14 @@ impl fmt::Debug for SessionIndex {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathSerial(pub u32);
 
+/// An epoch of a peer, as this node counts them; a handshake under way has one already.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct EpochId(pub u32);
+
+/// Names a path within its peer; never reused within a session, never on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PathId(pub u32);
+
 /// The number of a datagram on one path in one direction, from 0. 64 bits, of which the low 32
 /// travel.
 pub type PacketNumber = u64;

@@ -12,6 +12,7 @@ mod state;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::congestion::Controller;
+pub use crate::id::PathId;
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
 use crate::recovery::delay::Delay;
@@ -35,10 +36,6 @@ pub(crate) const SILENCE_GRACE: Duration = Duration::from_millis(200);
 
 /// Paths of one session at most.
 pub const PATHS_MAX: usize = 16;
-
-/// Names a path within its peer; never reused within a session, never on the wire.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PathId(pub u32);
 
 /// A path of one peer.
 #[derive(Clone, Debug)]

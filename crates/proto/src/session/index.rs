@@ -4,16 +4,13 @@
 use std::collections::BTreeMap;
 
 use crate::crypto::{Rng, draw};
+pub(crate) use crate::id::EpochId;
 use crate::id::{PathSerial, SessionIndex};
 use crate::wire::handshake::INDEX_COUNT;
 
 /// A place in the node's table of peers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
-
-/// An epoch of a peer, as this node counts them; a handshake under way has one already.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct EpochId(pub u32);
 
 /// What an index leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
