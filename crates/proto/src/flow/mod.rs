@@ -42,12 +42,16 @@ pub mod waiting;
 pub(crate) use pep::memory::Account;
 pub use pep::memory::Memory;
 pub use pep::tcp::resume::assist::Entrance;
-pub use verdict::{Change, Passage, Verdict};
+pub use rules::Hold;
+pub use tuple::{bucket, hash};
+pub use verdict::{Change, Output, Passage, Verdict};
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
+use crate::error::DropReason;
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{Headers, InnerPacket};
+use crate::wire::inner::{InnerPacket, TCP};
 use crate::wire::tcp::Segment;
 use classify::{Known, classify};
 use live::Early;
@@ -60,6 +64,7 @@ use pep::tcp::{Connection, Phase, State};
 use pep::unreached::Nowhere;
 use pep::worth::Networks;
 use place::Place;
+use report::FlowReport;
 use rules::{Assist, Rules};
 use table::Table;
 use tuple::{Direction, Tuple};
@@ -68,44 +73,6 @@ use tuple::{Direction, Tuple};
 const NEWS_MAX: usize = 4;
 /// Those that are assisted hear of the entry no more often, unless it is empty.
 const HEED_EVERY: Duration = Duration::from_millis(1);
-
-/// A number that is the same for all packets of a flow in one direction. No secret depends on it:
-/// it only says which packets may arrive by several paths.
-pub fn hash(headers: &Headers) -> u32 {
-    let (source, destination) = headers.ports.unwrap_or((0, 0));
-    let (local, remote) = ((headers.source, source), (headers.destination, destination));
-    hash_of(&Tuple { local, remote, protocol: headers.protocol })
-}
-
-/// The same of a flow by its two ends.
-fn hash_of(tuple: &Tuple) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
-    let hash = tuple.hash(0) as u32;
-    hash
-}
-
-/// The bucket, among those of `multipath`, of what leaves of a flow with this hash.
-#[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
-pub const fn bucket(hash: u32) -> u8 {
-    hash as u8
-}
-
-/// The same of a flow by its two ends, the local one first.
-pub(crate) fn bucket_of(tuple: &Tuple) -> u8 {
-    bucket(hash_of(tuple))
-}
-
-/// What is done for connections while there is no way.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Hold {
-    /// What is outstanding is kept, acknowledged when the way is lost, and delivered later.
-    #[default]
-    Full,
-    /// The oldest segments are sent again when there is a way again; nothing is acknowledged.
-    Reinject,
-    /// Nothing.
-    Off,
-}
 
 /// Which connections are assisted: what their local side sends is acknowledged here.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -117,15 +84,6 @@ pub enum Assists {
     Begun,
     /// All that send much.
     All,
-}
-
-/// Where something goes that this end says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// To the TUN: it seems to come from the remote side.
-    ToLocal,
-    /// Into the tunnel: it seems to come from the local side.
-    ToRemote,
 }
 
 /// The connections of one session.
@@ -241,7 +199,7 @@ impl Flows {
             let Some(flow) = self.table.get_mut(place).filter(|flow| flow.is_assisted()) else {
                 return false;
             };
-            let queued = u32::try_from(queued(flow.bucket())).unwrap_or(u32::MAX);
+            let queued = u32::try_from(queued(flow.tuple.bucket())).unwrap_or(u32::MAX);
             if flow.heed_entry(now, queued, entrance) {
                 self.arm(place);
             }
@@ -515,6 +473,55 @@ impl Flows {
     /// Whether ends of connections that are broken off are still to be told.
     pub fn is_breaking_off(&mut self) -> bool {
         self.table.iter_mut().any(|(_, flow)| matches!(flow.phase, Phase::Broken(_)))
+    }
+
+    /// Tells of the flows in the places from `place` on: looks at no more than `places`, and
+    /// adds what is there to `reports`, but for what has ended. Returns how many it looked at, less
+    /// than `places` only when there are no more.
+    pub fn report(
+        &self,
+        now: Instant,
+        place: usize,
+        places: usize,
+        reports: &mut Vec<FlowReport>,
+    ) -> usize {
+        let place = place.min(self.table.places());
+        let to = place.saturating_add(places).min(self.table.places());
+        let flows = (place..to).filter_map(|at| self.table.at(at));
+        reports.extend(flows.filter_map(|flow| flow.report(now, self.is_up, self.priorities())));
+        to - place
+    }
+
+    /// Adds to the report on a flow that its first packet got nowhere, if it is no further since:
+    /// who is heard of is reached.
+    pub fn complete(&self, report: &mut FlowReport) {
+        let is_silent = match report.tuple.protocol {
+            TCP => self.table.peek(&report.tuple).is_some_and(|flow| !flow.remote.is_known),
+            _ => report.received == 0,
+        };
+        let said = self.nowhere.why(&report.tuple).filter(|_| is_silent);
+        report.why = said.unwrap_or(report.why);
+    }
+
+    /// Data goes by the network where the client has the address `client`, with this round trip:
+    /// to be told again and again.
+    pub(crate) fn visit(&mut self, client: IpAddr, trip: Duration) {
+        self.networks.visit(client, trip);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn networks(&self) -> (Option<(IpAddr, Duration)>, usize) {
+        self.networks.visited()
+    }
+
+    /// Datagrams that are kept until there is a way.
+    pub const fn questions(&self) -> usize {
+        self.questions.waiting()
+    }
+
+    /// Why something was given up that was kept, or not sent; to be asked until there is none.
+    pub(crate) fn poll_drop(&mut self) -> Option<DropReason> {
+        self.questions.poll_drop()
     }
 
     /// Whether nothing has to be looked at: nothing was ever done for anything, nor will be.

@@ -9,7 +9,8 @@ use super::record::Flow;
 use super::rtp::Header;
 use super::tuple::{Direction, Tuple};
 use crate::time::Instant;
-use crate::wire::inner::{InnerPacket, Pieces};
+use crate::wire::icmp::Unreached;
+use crate::wire::inner::{InnerPacket, Pieces, TCP};
 
 const UDP_HEADER: usize = 8;
 
@@ -60,6 +61,15 @@ impl Flows {
             live.likeness.note(direction == Direction::Out, header);
         }
         Some(place)
+    }
+
+    /// Somebody says that a packet of this side's got nowhere; `by_peer` if it is the peer itself.
+    pub(crate) fn hear_unreached(&mut self, unreached: &Unreached<'_>, by_peer: bool) {
+        let Some(tuple) = Tuple::of(&unreached.headers, Direction::Out) else { return };
+        let is_first = || self.table.peek(&tuple).is_some_and(|flow| flow.begins_with(unreached));
+        if tuple.protocol != TCP || is_first() {
+            self.nowhere.note(tuple, unreached.why, by_peer);
+        }
     }
 
     /// The flow at a place.

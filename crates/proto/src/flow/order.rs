@@ -8,7 +8,7 @@
 //! For each bucket of hashes, the flow that sends the most in its turn is remembered. Flows without
 //! ports have no record, but an order as well.
 
-use super::bucket;
+use super::tuple::bucket;
 use crate::multipath::BUCKETS;
 use crate::time::{Duration, Instant};
 

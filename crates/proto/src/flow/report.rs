@@ -7,14 +7,13 @@
 
 use std::fmt;
 
-use super::Flows;
 use super::classify::Class;
 use super::priority::Level;
 use super::rules::By;
 use super::tuple::Tuple;
 use crate::multipath::codel::Bound;
 use crate::path::PathId;
-use crate::time::{Duration, Instant};
+use crate::time::Duration;
 
 /// One connection at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,25 +159,6 @@ pub enum Because {
     Worth,
     /// Something of it was not seen, or came damaged.
     Missing,
-}
-
-impl Flows {
-    /// Tells of the flows in the places from `place` on: looks at no more than `places`, and
-    /// adds what is there to `reports`, but for what has ended. Returns how many it looked at, less
-    /// than `places` only when there are no more.
-    pub fn report(
-        &self,
-        now: Instant,
-        place: usize,
-        places: usize,
-        reports: &mut Vec<FlowReport>,
-    ) -> usize {
-        let place = place.min(self.table.places());
-        let to = place.saturating_add(places).min(self.table.places());
-        let flows = (place..to).filter_map(|at| self.table.at(at));
-        reports.extend(flows.filter_map(|flow| flow.report(now, self.is_up, self.priorities())));
-        to - place
-    }
 }
 
 impl FlowReport {

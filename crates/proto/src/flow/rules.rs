@@ -7,7 +7,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Hold;
 use super::classify::Class;
 use super::tuple::Tuple;
 use crate::wire::control::Prefix;
@@ -23,6 +22,18 @@ pub struct Rules {
     /// Shared by all sessions of a node.
     rules: Arc<[Rule]>,
     assist: Assist,
+}
+
+/// What is done for connections while there is no way.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Hold {
+    /// What is outstanding is kept, acknowledged when the way is lost, and delivered later.
+    #[default]
+    Full,
+    /// The oldest segments are sent again when there is a way again; nothing is acknowledged.
+    Reinject,
+    /// Nothing.
+    Off,
 }
 
 /// Which connections are acknowledged at the tunnel's entry while there is a way.

@@ -57,6 +57,16 @@ impl Tuple {
         }
     }
 
+    /// The bucket, among those of `multipath`, of what its local end sends.
+    pub(crate) fn bucket(&self) -> u8 {
+        bucket(self.flow_hash())
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
+    fn flow_hash(&self) -> u32 {
+        self.hash(0) as u32
+    }
+
     /// A number that is the same for the packets of a connection, and that nobody who does not know
     /// `secret` can make the same for many: 64 bits at a time, each multiplied into 128 and folded.
     pub fn hash(&self, secret: u64) -> u64 {
@@ -77,6 +87,20 @@ impl Tuple {
         }
         hash
     }
+}
+
+/// A number that is the same for all packets of a flow in one direction. No secret depends on it:
+/// it only says which packets may arrive by several paths.
+pub fn hash(headers: &Headers) -> u32 {
+    let (source, destination) = headers.ports.unwrap_or((0, 0));
+    let (local, remote) = ((headers.source, source), (headers.destination, destination));
+    Tuple { local, remote, protocol: headers.protocol }.flow_hash()
+}
+
+/// The bucket, among those of `multipath`, of what leaves of a flow with this hash.
+#[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
+pub const fn bucket(hash: u32) -> u8 {
+    hash as u8
 }
 
 /// Odd numbers with as many ones as zeros: digits of the golden ratio, of pi and of e.

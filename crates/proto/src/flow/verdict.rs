@@ -31,6 +31,15 @@ pub enum Verdict {
     Change(Change),
 }
 
+/// Where something goes that this end says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// To the TUN: it seems to come from the remote side.
+    ToLocal,
+    /// Into the tunnel: it seems to come from the local side.
+    ToRemote,
+}
+
 /// How an acknowledgement is changed before it is delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {

@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 use crate::ablation::Ablation;
 use crate::bonding::Bonding;
 use crate::error::DropReason;
-use crate::flow;
 use crate::flow::report::{FlowReport, Queue};
 use crate::flow::waiting::Waiting;
 use crate::flow::{Account, Flows};
@@ -223,7 +222,7 @@ impl Peer {
             if is_alone {
                 report.leaves_alone();
             }
-            let bucket = flow::bucket_of(&report.tuple);
+            let bucket = report.tuple.bucket();
             let queue = |bound| Queue { bytes: entry.queued(bucket), bound };
             report.queue = entry.bound(bucket).map(queue);
         }

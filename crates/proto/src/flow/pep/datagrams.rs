@@ -17,9 +17,8 @@ use std::collections::VecDeque;
 use super::memory::Memory;
 use crate::error::DropReason;
 use crate::flow::classify::Class;
-use crate::flow::rules::Rules;
+use crate::flow::rules::{Hold, Rules};
 use crate::flow::tuple::{Direction, Tuple};
-use crate::flow::{Flows, Hold};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, Pieces};
 
@@ -103,18 +102,6 @@ enum Standing {
     Lost,
     /// The same, and again at that time.
     Repeated(Instant),
-}
-
-impl Flows {
-    /// Datagrams that are kept until there is a way.
-    pub const fn questions(&self) -> usize {
-        self.questions.waiting
-    }
-
-    /// Why something was given up that was kept, or not sent; to be asked until there is none.
-    pub(crate) fn poll_drop(&mut self) -> Option<DropReason> {
-        self.questions.poll_drop()
-    }
 }
 
 impl Questions {
@@ -219,12 +206,18 @@ impl Questions {
         })
     }
 
+    /// How many wait until there is a way.
+    pub(in crate::flow) const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// Whether none is kept.
     pub(in crate::flow) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    fn poll_drop(&mut self) -> Option<DropReason> {
+    /// Why something was given up that was kept, or not sent; to be asked until there is none.
+    pub(in crate::flow) fn poll_drop(&mut self) -> Option<DropReason> {
         if self.late > 0 {
             self.late -= 1;
             return Some(DropReason::NoRoute);

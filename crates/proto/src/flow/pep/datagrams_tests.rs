@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::flow::rules::{Matches, Rule};
-use crate::flow::{Output, Passage, Verdict};
+use crate::flow::{Flows, Output, Passage, Verdict};
 use crate::wire::control::Prefix;
 use crate::wire::inner::UDP;
 

@@ -1,10 +1,11 @@
 use super::*;
-use crate::flow::Hold;
 use crate::flow::pep::memory::Memory;
+use crate::flow::tuple::Direction;
+use crate::flow::{Flows, Hold};
 use crate::time::{Duration, Instant};
-use crate::wire::icmp::prohibit;
+use crate::wire::icmp::{Unreached, prohibit};
 use crate::wire::inner::InnerPacket;
-use crate::wire::tcp::{Ends, Flags, Made};
+use crate::wire::tcp::{Ends, Flags, Made, Seq};
 
 const SEQ: u32 = u32::MAX - 3;
 

@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::memory::Memory;
-use crate::flow::Flows;
 use crate::flow::classify::Class;
 use crate::time::Duration;
 
@@ -32,22 +31,9 @@ pub(in crate::flow) struct Networks {
     before: VecDeque<Duration>,
 }
 
-impl Flows {
-    /// Data goes by the network where the client has the address `client`, with this round trip:
-    /// to be told again and again.
-    pub(crate) fn visit(&mut self, client: IpAddr, trip: Duration) {
-        self.networks.visit(client, trip);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn networks(&self) -> (Option<(IpAddr, Duration)>, usize) {
-        (self.networks.present, self.networks.before.len())
-    }
-}
-
 impl Networks {
     /// Data goes by the network where the client has this address, with this round trip.
-    fn visit(&mut self, client: IpAddr, trip: Duration) {
+    pub(in crate::flow) fn visit(&mut self, client: IpAddr, trip: Duration) {
         match &mut self.present {
             Some((known, present)) if *known == client => *present = trip,
             other => {
@@ -59,6 +45,11 @@ impl Networks {
                 }
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(in crate::flow) fn visited(&self) -> (Option<(IpAddr, Duration)>, usize) {
+        (self.present, self.before.len())
     }
 
     /// Whether what begins now is to be kept.

@@ -8,9 +8,9 @@
 //! connection, nor has who takes the question for the beginning of a new one, or says nothing.
 
 use super::{Connection, Phase, Side, State};
-use crate::flow::Output;
 use crate::flow::pep::memory::Memory;
 use crate::flow::tuple::Direction;
+use crate::flow::verdict::Output;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
 

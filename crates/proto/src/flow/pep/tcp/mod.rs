@@ -32,11 +32,12 @@ use super::heads::Heads;
 use super::memory::Memory;
 use super::patience::Patience;
 use super::trip::Trip;
-use crate::flow::Hold;
 use crate::flow::classify::Class;
-use crate::flow::rules::{By, Choice};
+use crate::flow::rules::{By, Choice, Hold};
 use crate::flow::tuple::{Direction, Tuple};
 use crate::time::Instant;
+use crate::wire::icmp::Unreached;
+use crate::wire::inner::MAX_PACKET;
 use crate::wire::tcp::{Flags, Opening, Segment, Seq};
 
 /// What a segment holds where its receiver named no size (RFC 9293, 3.7.1).
@@ -242,13 +243,6 @@ impl Connection {
         }
     }
 
-    /// The bucket that what its local side sends is of.
-    pub(in crate::flow) fn bucket(&self) -> u8 {
-        #[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
-        let bucket = self.tuple.hash(0) as u8;
-        bucket
-    }
-
     /// Whether what its local side sends is kept until the remote side has it.
     pub(in crate::flow) fn is_kept(&self) -> bool {
         self.choice.hold == Hold::Full && self.can_be_held()
@@ -420,6 +414,15 @@ impl Connection {
             self.patience.sent(now, segment, self.answered_to());
         }
         true
+    }
+
+    /// Whether what is quoted is the beginning of the connection, which nobody has answered.
+    pub(in crate::flow) fn begins_with(&self, unreached: &Unreached<'_>) -> bool {
+        let at = unreached.headers.transport.map_or(0, |at| at + 4);
+        let seq = unreached.quoted.get(at..).and_then(|rest| rest.first_chunk::<4>());
+        let Some(seq) = seq else { return false };
+        let sent = self.local.next.beyond(Seq(u32::from_be_bytes(*seq))) as usize;
+        self.state == State::Opening && !self.remote.is_known && (1..=MAX_PACKET).contains(&sent)
     }
 
     /// Takes notice of what a SYN says beside.

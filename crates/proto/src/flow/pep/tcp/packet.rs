@@ -3,10 +3,10 @@
 
 use super::resume::Told;
 use super::{Connection, Notice};
-use crate::flow::Hold;
 use crate::flow::pep::cache::Payload;
 use crate::flow::pep::memory::Memory;
 use crate::flow::pep::worth::Networks;
+use crate::flow::rules::Hold;
 use crate::flow::tuple::Direction;
 use crate::flow::verdict::{Change, Verdict};
 use crate::time::Instant;

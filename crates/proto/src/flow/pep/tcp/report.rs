@@ -2,9 +2,9 @@
 //! Changes nothing.
 
 use super::{Connection, Phase, State};
-use crate::flow::Hold;
 use crate::flow::pep::memory::NoRoom;
 use crate::flow::report::{Because, FlowReport, FlowState, Stage, Why};
+use crate::flow::rules::Hold;
 use crate::time::Instant;
 
 impl Connection {

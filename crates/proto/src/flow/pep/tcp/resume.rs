@@ -14,9 +14,9 @@ pub(in crate::flow) mod assist;
 mod recovery;
 
 use super::{Connection, Phase, State};
-use crate::flow::Output;
 use crate::flow::pep::cache::Again;
 use crate::flow::pep::memory::Memory;
+use crate::flow::verdict::Output;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment, Seq};
