@@ -16,7 +16,7 @@ pub(crate) fn run() -> Result<(), String> {
     let mut tally = Tally::default();
     let mut times = Vec::new();
     for step in Step::ALL {
-        let (of_step, took) = timed(*step)?;
+        let (of_step, took) = timed(*step, true)?;
         tally.add(of_step);
         times.push(format!("{} {}", step.name(), seconds(took)));
     }
@@ -30,7 +30,7 @@ pub(crate) fn run() -> Result<(), String> {
 /// # Errors
 /// When it fails.
 pub(crate) fn run_one(step: Step) -> Result<(), String> {
-    let (tally, took) = timed(step)?;
+    let (tally, took) = timed(step, std::env::var_os("CI").is_some())?;
     report::line(format_args!("\n== done in {}", seconds(took)));
     if step.runs_tests() {
         close(&tally);
@@ -38,10 +38,10 @@ pub(crate) fn run_one(step: Step) -> Result<(), String> {
     Ok(())
 }
 
-fn timed(step: Step) -> Result<(Tally, Duration), String> {
+fn timed(step: Step, is_final: bool) -> Result<(Tally, Duration), String> {
     report::line(format_args!("\n== {}: {}", step.name(), step.purpose()));
     let start = Instant::now();
-    let tally = step.run().map_err(|error| {
+    let tally = step.run(is_final).map_err(|error| {
         let name = step.name();
         let took = seconds(start.elapsed());
         format!("step `{name}` failed after {took}: {error}\nto run it alone: cargo xtask {name}")

@@ -27,7 +27,7 @@ usage: cargo xtask COMMAND
 the steps of the test command, in its order:
   fmt            formatting, checked
   lint           clippy, every warning an error
-  tidy           the house rules: import table, sizes, names, bans, links
+  tidy           the house rules: import table, sizes, names, bans, links, limits
   deny           licences, sources and known vulnerabilities of the dependencies
   doc            the documentation builds without a warning
   test           unit tests, vectors and laws
@@ -39,6 +39,8 @@ the steps of the test command, in its order:
 
 by hand:
   fuzz TARGET [--for SECONDS]            grows a corpus with libFuzzer (fuzz/README.md)
+  tidy --figures                         the figures of the structure, and what they are made of
+  tidy --tighten                         sets limits above their figure to it (xtask/limits.toml)
   bench [--rounds N] [--seconds N]       Rove beside wireguard-go (bench/README.md)
 ";
 
@@ -57,6 +59,8 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => bench::run_bench(rest),
         ["bench-inside", rest @ ..] => bench::inside(rest),
         ["bench-program", rest @ ..] => bench::program(rest),
+        ["tidy", "--figures"] => tidy::figures(&run::root()),
+        ["tidy", "--tighten"] => tidy::tighten(&run::root()),
         ["fuzz", rest @ ..] => fuzz::grow(rest),
         [name] => match steps::Step::named(name) {
             Some(step) => ci::run_one(step),

@@ -91,15 +91,15 @@ impl Step {
         matches!(self, Self::Test | Self::Sim | Self::Netns | Self::FuzzReplay)
     }
 
-    /// Runs it.
+    /// Runs it. `is_final`: whether what is a hint at a desk is a failure.
     ///
     /// # Errors
     /// What failed.
-    pub(crate) fn run(self) -> Result<Tally, String> {
+    pub(crate) fn run(self, is_final: bool) -> Result<Tally, String> {
         match self {
             Self::Fmt => run(cargo(&["fmt", "--all", "--check"])).map(no_tests),
             Self::Lint => lint().map(no_tests),
-            Self::Tidy => tidy::run(&root()).map(no_tests),
+            Self::Tidy => tidy::run(&root(), is_final).map(no_tests),
             Self::Deny => deny::judge(),
             Self::Doc => doc().map(no_tests),
             Self::Test => test(),

@@ -2,7 +2,7 @@
 //! outside its two homes, and work left undone.
 
 use super::source::{Named, is_test_file};
-use super::{Finding, Tree};
+use super::tree::{Finding, Tree};
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["shared", "common", "util", "utils", "manager", "helpers"];
@@ -62,8 +62,9 @@ pub(crate) fn names(tree: &Tree, findings: &mut Vec<Finding>) {
         });
     };
     for (path, source) in tree.sources("") {
-        for module in source.modules().filter(|module| EMPTY_NAMES.contains(&module.text)) {
-            found(path, module.line, module.text);
+        for module in source.modules().filter(|module| EMPTY_NAMES.contains(&module.text.as_str()))
+        {
+            found(path, module.place.0, &module.text);
         }
         let stem = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".rs");
         let folder = path.rsplit('/').nth(1).filter(|_| stem == "mod").unwrap_or(stem);
@@ -91,21 +92,19 @@ pub(crate) fn the_core_is_told(tree: &Tree, findings: &mut Vec<Finding>) {
         });
     };
     for (path, source) in tree.sources("crates/proto/src/") {
-        for named in source.paths(&[]).iter().filter(|named| !named.in_test) {
+        for named in &source.paths(&[]) {
             if let Some(banned) = IMPURE_PATHS.iter().find(|banned| begins(named, banned)) {
                 found(path, named.line, format!("the core names `{}`", banned.join("::")));
             }
         }
-        for (token, _) in source.code.iter().filter(|(_, in_test)| !in_test) {
+        for token in source.tokens.iter().filter(|token| !token.in_test) {
             if UNORDERED.iter().any(|name| token.is(name)) || token.is("async") {
-                found(path, token.line, format!("the core says `{}`", token.text));
+                found(path, token.place.0, format!("the core says `{}`", token.text));
             }
         }
-        for (name, _) in source
-            .macros()
-            .filter(|(name, in_test)| !in_test && OUTSIDE_MACROS.contains(&name.text))
-        {
-            found(path, name.line, format!("the core calls `{}!`", name.text));
+        let is_banned = |name: &str| OUTSIDE_MACROS.contains(&name);
+        for name in source.macros().filter(|name| !name.in_test && is_banned(&name.text)) {
+            found(path, name.place.0, format!("the core calls `{}!`", name.text));
         }
     }
 }
@@ -114,13 +113,13 @@ pub(crate) fn the_core_is_told(tree: &Tree, findings: &mut Vec<Finding>) {
 pub(crate) fn unsafe_code(tree: &Tree, findings: &mut Vec<Finding>) {
     for (path, source) in tree.sources("") {
         let home = UNSAFE_HOMES.iter().any(|home| path.starts_with(home));
-        for (at, (token, _)) in source.code.iter().enumerate() {
+        for (at, token) in source.tokens.iter().enumerate() {
             if !token.is("unsafe") {
                 continue;
             }
             let reason_in = |line: usize| {
                 let near = line.saturating_sub(SAFETY_LINES)..=line;
-                source.comments.iter().any(|c| near.contains(&c.line) && c.text.contains("SAFETY"))
+                source.reasons.iter().any(|line| near.contains(line))
             };
             let needs_reason = source.is(at + 1, "{") || source.is(at + 1, "impl");
             let (what, why, cure) = if !home {
@@ -129,7 +128,7 @@ pub(crate) fn unsafe_code(tree: &Tree, findings: &mut Vec<Finding>) {
                     "it lives in crates/os and crates/lab/src/netns, where its readers look",
                     "use a safe interface of those, or move the call there",
                 )
-            } else if needs_reason && !reason_in(token.line) {
+            } else if needs_reason && !reason_in(token.place.0) {
                 (
                     "`unsafe` without its reason",
                     "a reader must be able to check each one",
@@ -139,7 +138,7 @@ pub(crate) fn unsafe_code(tree: &Tree, findings: &mut Vec<Finding>) {
                 continue;
             };
             let (path, what) = (path.to_owned(), what.to_owned());
-            findings.push(Finding { path, line: token.line, what, why, cure });
+            findings.push(Finding { path, line: token.place.0, what, why, cure });
         }
     }
 }
@@ -156,13 +155,13 @@ pub(crate) fn stubs(tree: &Tree, findings: &mut Vec<Finding>) {
         });
     };
     for (path, source) in tree.sources("") {
-        for (name, _) in source.macros().filter(|(name, _)| STUBS.contains(&name.text)) {
-            found(path, name.line, format!("`{}!`", name.text));
+        for name in source.macros().filter(|name| STUBS.contains(&name.text.as_str())) {
+            found(path, name.place.0, format!("`{}!`", name.text));
         }
-        for (at, (token, _)) in source.code.iter().enumerate() {
+        for (at, token) in source.tokens.iter().enumerate() {
             if token.is("ignore") && at > 0 && source.is(at - 1, "[") {
                 let kind = if is_test_file(path) { "a test file" } else { "this file" };
-                found(path, token.line, format!("`#[ignore]` in {kind}"));
+                found(path, token.place.0, format!("`#[ignore]` in {kind}"));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Which crate may know which, from their `Cargo.toml`; and that the lock file is committed and
 //! names no registry but the public one.
 
-use super::{Finding, Tree};
+use super::tree::{Finding, Tree};
 
 /// The import table between crates: each crate and those it may depend on, for tests too.
 const TABLE: &[(&str, &[&str])] = &[

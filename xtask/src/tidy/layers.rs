@@ -1,7 +1,8 @@
 //! Imports inside `rove-proto` go down only and siblings never meet; `rove-lab` knows the protocol
 //! and the engine in its simulated world only. Test code is free: it may look at anything it tests.
 
-use super::{Finding, Tree};
+use super::source::Source;
+use super::tree::{Finding, Tree};
 
 /// The modules of `rove-proto`, highest level first.
 const LEVELS: &[&[&str]] = &[
@@ -36,11 +37,11 @@ pub(crate) fn proto_modules(tree: &Tree, findings: &mut Vec<Finding>) {
     for (path, source) in tree.sources(PROTO) {
         let module = module_of(&path[PROTO.len()..]);
         let Some(here) = module.first() else {
-            unknown_modules(path, &source, findings);
+            unknown_modules(path, source, findings);
             continue;
         };
         let Some(from) = level(here) else { continue };
-        for named in source.paths(&module).iter().filter(|named| !named.in_test) {
+        for named in &source.paths(&module) {
             let [root, there, ..] = named.segments.as_slice() else { continue };
             if root != "crate" || there == here {
                 continue;
@@ -60,11 +61,11 @@ pub(crate) fn proto_modules(tree: &Tree, findings: &mut Vec<Finding>) {
 }
 
 /// `lib.rs` may name everything, but only modules that have a place in the table.
-fn unknown_modules(path: &str, source: &super::Source<'_>, findings: &mut Vec<Finding>) {
-    for module in source.modules().filter(|module| level(module.text).is_none()) {
+fn unknown_modules(path: &str, source: &Source, findings: &mut Vec<Finding>) {
+    for module in source.modules().filter(|module| level(&module.text).is_none()) {
         findings.push(Finding {
             path: path.to_owned(),
-            line: module.line,
+            line: module.place.0,
             what: format!("module `{}` has no place in the import table", module.text),
             why: "imports go down only, so every module needs a level",
             cure: "make it part of an existing module, or record a decision and give it a level",
@@ -77,7 +78,7 @@ pub(crate) fn lab_knows_the_protocol_in_its_world_only(tree: &Tree, findings: &m
     for (path, source) in tree.sources(LAB).filter(|(path, _)| !path.starts_with(WORLD)) {
         for named in source.paths(&module_of(&path[LAB.len()..])) {
             let Some(first) = named.segments.first() else { continue };
-            if matches!(first.as_str(), "rove_proto" | "rove_engine") && !named.in_test {
+            if matches!(first.as_str(), "rove_proto" | "rove_engine") {
                 findings.push(Finding {
                     path: path.to_owned(),
                     line: named.line,

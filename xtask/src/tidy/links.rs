@@ -1,7 +1,7 @@
 //! Links in Markdown lead to files and headings that exist in the repository. Links to the outside
 //! are not followed: the test command works without a network.
 
-use super::{Finding, Tree};
+use super::tree::{Finding, Tree};
 
 /// Every relative link of every Markdown file.
 pub(crate) fn markdown(tree: &Tree, findings: &mut Vec<Finding>) {

@@ -1,4 +1,5 @@
-//! The house rules that a program can check: the import table, sizes, names, bans, links.
+//! The house rules that a program can check: the import table, sizes, names, bans, links, and the
+//! limits of the structure.
 //!
 //! Each rule is a function from the tree of files to findings, so that each is tested on a tree of
 //! a few lines. Every finding names file, line, what is wrong, why it matters and what to do. What
@@ -6,49 +7,24 @@
 
 mod bans;
 mod crates;
-mod cycles;
+mod figures;
 mod layers;
-mod lex;
+mod limits;
 mod links;
+mod modules;
 mod sizes;
 mod source;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tokens;
+mod tree;
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use crate::report;
-use source::Source;
-
-/// A place where a rule is broken. Ordered by file and line.
-#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Finding {
-    path: String,
-    /// From 1.
-    line: usize,
-    what: String,
-    why: &'static str,
-    cure: &'static str,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, line, what, why, cure } = self;
-        write!(f, "{path}:{line}: {what}: {why}; {cure}")
-    }
-}
-
-/// The files of the repository: path from its root, with slashes, and content. Files that are not
-/// text are known by name only.
-#[derive(Default)]
-pub(crate) struct Tree {
-    files: BTreeMap<String, Option<String>>,
-}
+use tree::{Finding, Tree};
 
 /// A rule adds what it finds.
 type Rule = fn(&Tree, &mut Vec<Finding>);
@@ -62,7 +38,7 @@ const RULES: &[Rule] = &[
     bans::the_core_is_told,
     bans::unsafe_code,
     bans::stubs,
-    cycles::check,
+    source_is_read,
     sizes::check,
     text::module_docs,
     text::spaces,
@@ -71,13 +47,18 @@ const RULES: &[Rule] = &[
 ];
 
 /// Checks the files of the repository at `root`: those git knows and those it would add.
+/// `is_final`: whether a limit above its figure is a finding, not a hint.
 ///
 /// # Errors
 /// When a rule is broken, after each finding is printed, or when the files cannot be read.
-pub(crate) fn run(root: &Path) -> Result<(), String> {
+pub(crate) fn run(root: &Path, is_final: bool) -> Result<(), String> {
     let tree = Tree::load(root)?;
-    let findings = check(&tree);
-    for hint in sizes::hints(&tree) {
+    let mut findings = check(&tree);
+    let mut hints = sizes::hints(&tree);
+    let limits::Verdict { findings: above, loose } = limits::check(&tree);
+    findings.extend(above);
+    if is_final { &mut findings } else { &mut hints }.extend(loose);
+    for hint in &hints {
         report::line(format_args!("hint: {hint}"));
     }
     for finding in &findings {
@@ -92,6 +73,24 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     }
 }
 
+/// Prints each figure of the structure and what it is made of.
+///
+/// # Errors
+/// When the files cannot be read.
+pub(crate) fn figures(root: &Path) -> Result<(), String> {
+    limits::report(&Tree::load(root)?).iter().for_each(report::line);
+    Ok(())
+}
+
+/// Sets each limit of the structure that is above its figure to it.
+///
+/// # Errors
+/// When the files cannot be read or written.
+pub(crate) fn tighten(root: &Path) -> Result<(), String> {
+    let text = limits::tightened(&Tree::load(root)?);
+    fs::write(root.join(limits::FILE), text).map_err(|error| format!("{}: {error}", limits::FILE))
+}
+
 /// Every finding, in order.
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -103,56 +102,17 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-impl Tree {
-    fn load(root: &Path) -> Result<Self, String> {
-        let listing = Command::new("git")
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-            .current_dir(root)
-            .output()
-            .map_err(|error| format!("cannot start git: {error}; install git"))?;
-        if !listing.status.success() {
-            let said = String::from_utf8_lossy(&listing.stderr);
-            return Err(format!("git ls-files: {}; tidy needs a git checkout", said.trim()));
+/// Every Rust file can be read.
+fn source_is_read(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (path, source) in tree.sources("") {
+        if let Some((line, error)) = &source.error {
+            findings.push(Finding {
+                path: path.to_owned(),
+                line: *line,
+                what: error.clone(),
+                why: "no rule can look into a file that does not compile",
+                cure: "see what `cargo check` says",
+            });
         }
-        let mut tree = Self::default();
-        for name in String::from_utf8_lossy(&listing.stdout).split_terminator('\0') {
-            // Listed but gone: deleted in the work tree and not yet committed.
-            if let Ok(bytes) = fs::read(root.join(name)) {
-                tree.files.insert(name.to_owned(), String::from_utf8(bytes).ok());
-            }
-        }
-        Ok(tree)
     }
-
-    /// Every text file.
-    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
-    }
-
-    /// Every Rust file: path, text.
-    fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.texts().filter(|(path, _)| path.ends_with(".rs"))
-    }
-
-    /// Every Rust file below `folder`, read into tokens.
-    fn sources<'t>(&'t self, folder: &str) -> impl Iterator<Item = (&'t str, Source<'t>)> {
-        let below = self.rust().filter(move |(path, _)| path.starts_with(folder));
-        below.map(|(path, text)| (path, Source::new(path, text)))
-    }
-
-    /// Whether a file or a folder with files stands at `path`.
-    fn holds(&self, path: &str) -> bool {
-        let folder = format!("{path}/");
-        let from = self.files.range(folder.clone()..).next();
-        path.is_empty()
-            || self.files.contains_key(path)
-            || from.is_some_and(|(next, _)| next.starts_with(&folder))
-    }
-}
-
-/// Whether a file is data that must stay as it was recorded.
-fn is_data(path: &str) -> bool {
-    const FOLDERS: &[&str] =
-        &["corpus", "golden", "testdata", "vectors", "compat", "proptest-regressions"];
-    path.split('/').any(|part| FOLDERS.contains(&part))
 }

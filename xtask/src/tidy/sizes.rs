@@ -1,6 +1,6 @@
 //! Sizes: lines of a function and columns of a line are rules, lines of a file are a hint.
 
-use super::{Finding, Tree};
+use super::tree::{Finding, Tree};
 use crate::tidy::source::is_test_file;
 
 /// Lines of a Rust file beyond which a hint is given.
@@ -10,8 +10,8 @@ const FUNCTION_LINES: usize = 70;
 /// Characters of a line.
 const COLUMNS: usize = 100;
 
-/// Files that may hold a second subject. A long file is no mistake: `cycles` finds files that
-/// cannot be read alone.
+/// Files that may hold a second subject. A long file is no mistake: `figures` finds files
+/// that cannot be read alone.
 pub(crate) fn hints(tree: &Tree) -> Vec<Finding> {
     let long = tree.rust().filter_map(|(path, text)| {
         let lines = text.lines().count();
@@ -47,9 +47,9 @@ pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
         }
     }
     for (path, source) in tree.sources("") {
-        for function in source.functions() {
-            if function.lines > FUNCTION_LINES && !function.in_test {
-                let (name, lines) = (function.name, function.lines);
+        for function in &source.functions {
+            if function.lines > FUNCTION_LINES {
+                let (name, lines) = (&function.name, function.lines);
                 findings.push(Finding {
                     path: path.to_owned(),
                     line: function.line,

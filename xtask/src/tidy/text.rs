@@ -1,7 +1,7 @@
 //! Rules of plain text: what a module says first, spaces at line ends, paths of someone's machine.
 
 use super::source::is_test_file;
-use super::{Finding, Tree, is_data};
+use super::tree::{Finding, Tree, is_data};
 
 /// Every Rust file says first what it is for. Tests beside a module need not: it says what they
 /// test.
