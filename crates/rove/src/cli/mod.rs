@@ -28,7 +28,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "DIR", help_heading = "Everywhere")]
     pub dir: Option<PathBuf>,
 
-    /// The form of log lines: text or json [default: as configured, else text]
+    /// Format of log lines: text or json [default: as configured, else text]
     #[arg(long, global = true, value_name = "FORMAT", help_heading = "Everywhere")]
     pub log_format: Option<LogFormat>,
 
@@ -40,7 +40,7 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Set up and run a gateway, and say who may use it
+    /// Set up and run a gateway, and manage its clients
     #[command(subcommand, arg_required_else_help = true)]
     Gateway(GatewayCommand),
     /// Connect this host; the first time with an invite
@@ -48,32 +48,32 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Disconnect, and remove the kill switch
     Down,
-    /// Show whether the tunnel carries, and since when
+    /// Show the state of the tunnel, and since when
     Status(OutputArgs),
-    /// Test the tunnel and this host, one line each: what is wrong, since when, the cure
+    /// Test the tunnel and this host: what is wrong, since when, how to fix it
     #[command(after_help = text::CHECK)]
     Check(OutputArgs),
-    /// Show every path: its link, addresses, round trip, rate, share, loss
+    /// Show every path: link, addresses, round-trip time, rate, share of traffic, loss
     #[command(after_help = text::PATHS)]
     Paths(PathsArgs),
-    /// Show open connections: what is held of each, and why; of a client, else of a gateway
+    /// Show open connections, their state and how much data Rove keeps for each
     #[command(after_help = text::FLOWS)]
     Flows(OutputArgs),
-    /// Say why a connection is treated as it is, and which way it goes
+    /// Explain how a connection is classified, scheduled and routed
     #[command(after_help = text::EXPLAIN)]
     Explain(ExplainArgs),
-    /// Do without a link for a while, on purpose, and show what each connection felt
+    /// Take a link out of use for a while and report the effect on each connection
     #[command(after_help = text::REHEARSE)]
     Rehearse(RehearseArgs),
-    /// Change how this client works, until it ends or reads its configuration again
+    /// Change a setting of this client until it stops or reloads its configuration
     #[command(arg_required_else_help = true, after_help = text::SET)]
     Set(SetArgs),
-    /// Read the configuration again, of a client or a gateway
+    /// Reload the configuration of the client or the gateway
     Reload,
-    /// Put back a kill switch that stood: for the unit that runs at boot, before the network
+    /// Restore the kill switch that was active: for the unit that runs at boot, before the network
     #[command(hide = true)]
     StandKillSwitch,
-    /// Give /etc/rove to the user rove, as whom a node runs, if root owns it: for the units
+    /// Give /etc/rove to the user rove if root owns it: for the units, which run as that user
     #[command(hide = true)]
     Adopt,
     /// Print completions for a shell: bash, elvish, fish, powershell, zsh
@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// Write the manual pages into a directory
     #[command(hide = true)]
     Man {
-        /// Where to.
+        /// The directory.
         #[arg(value_name = "DIRECTORY")]
         directory: PathBuf,
     },
@@ -95,35 +95,35 @@ pub(crate) enum Command {
 /// What to change.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum SetCommand {
-    /// What is made of several links
+    /// Set how several links are used
     #[command(after_help = text::MODE)]
     Mode {
         /// full, backup or single
         #[arg(value_name = "MODE")]
         mode: LinkMode,
     },
-    /// How links that carry together are chosen among
+    /// Set the scheduler, which chooses a link for each packet
     #[command(after_help = text::SCHEDULER)]
     Scheduler {
         /// earliest, rtt, round-robin, redundant, loss, rate or latency
         #[arg(value_name = "NAME")]
         scheduler: LinkScheduler,
     },
-    /// What connections have by repair, where links carry together
+    /// Set whether repair of losses favours throughput or latency
     #[command(after_help = text::RECOVERY)]
     Recovery {
         /// throughput or latency
         #[arg(value_name = "WHAT")]
         recovery: RecoveryFor,
     },
-    /// Which paths carry together with mode full
+    /// Set which paths are used in mode full
     #[command(after_help = text::MANAGER)]
     Manager {
         /// one-per-link or full-mesh
         #[arg(value_name = "MANAGER")]
         manager: PathManager,
     },
-    /// How many paths carry from each address to the other, with mode full
+    /// Set the number of paths for each pair of addresses in mode full
     #[command(after_help = text::SUBFLOWS)]
     Subflows {
         /// 1 to 4
@@ -139,10 +139,10 @@ pub(crate) struct SetArgs {
     /// Of the client.
     #[command(subcommand)]
     pub command: Option<SetCommand>,
-    /// One thing of one link
+    /// A setting of one link
     #[arg(value_name = "link.NAME.KEY", requires = "value")]
     pub of_link: Option<String>,
-    /// What it shall be
+    /// The new value
     #[arg(value_name = "VALUE")]
     pub value: Option<String>,
 }
@@ -150,36 +150,36 @@ pub(crate) struct SetArgs {
 /// What to do with a gateway.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
-    /// Make the directory, keys, configuration and store of a new gateway
+    /// Create the directory, keys, configuration and store of a new gateway
     #[command(after_help = text::INIT)]
     Init(InitArgs),
     /// Run the gateway in the foreground
     Run,
-    /// Print an invite: one line that lets one client in
+    /// Print an invite: one line with which a client enrols
     #[command(after_help = text::INVITE)]
     Invite(InviteArgs),
-    /// Show whether the gateway runs, who is connected and what happened last
+    /// Show whether the gateway runs, which clients are connected and recent events
     Status(GatewayStatusArgs),
-    /// Test the gateway and its host, one line each: what is wrong, since when, the cure
+    /// Test the gateway and its host: what is wrong, since when, how to fix it
     #[command(after_help = text::GATEWAY_CHECK)]
     Check(OutputArgs),
-    /// List every peer and open invite
+    /// List all peers and open invites
     Peers(OutputArgs),
-    /// Show by which paths peers are reached: addresses, round trip, rate, share, loss
+    /// Show the paths to each client: addresses, round-trip time, rate, share of traffic, loss
     Paths(PeerPathsArgs),
-    /// Show open connections and whose they are: what is held of each, and why
+    /// Show open connections of all clients, and how much data Rove keeps for each
     #[command(after_help = text::FLOWS)]
     Flows(OutputArgs),
-    /// End a peer's membership and its session at once, and withdraw its open invite
+    /// Remove a peer: end its session at once and withdraw its open invite
     Revoke {
         /// The peer's name.
         #[arg(value_name = "NAME")]
         name: PeerName,
     },
-    /// Let a peer reach more than the Internet
+    /// Allow a peer to reach destinations other than the Internet
     #[command(after_help = text::ALLOW)]
     Allow(AllowArgs),
-    /// Be reached at another endpoint from now on; every client is told, and follows
+    /// Move the gateway to a new endpoint; connected clients follow
     #[command(after_help = text::MOVE)]
     Move {
         /// The new endpoint.
@@ -189,22 +189,22 @@ pub(crate) enum GatewayCommand {
     /// Sign the endpoints and networks of gateway.toml with the operator key, after a change
     #[command(after_help = text::SIGN)]
     Sign,
-    /// Write everything but the operator key into one private file
+    /// Write everything except the operator key to one private file
     Backup {
-        /// The file to make.
+        /// The file to create.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Put a backup in the place of the gateway's files; keeps what these know to be revoked since
+    /// Replace the gateway's files with a backup; peers revoked since then stay revoked
     Restore {
         /// The backup.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Take this host's clock as right, after it was once far ahead: invites expire by the latest
+    /// Trust this host's clock again after it was far ahead: until then invites expire by the latest
     /// time that the gateway ever saw
     ResetClock,
-    /// Take away what a gateway that has ended left on this host: interface, routes, NAT
+    /// Remove the interface, routes and NAT rules that a stopped gateway left on this host
     #[command(after_help = text::GATEWAY_DOWN)]
     Down,
 }
@@ -220,13 +220,13 @@ pub(crate) struct OutputArgs {
 /// How the paths of a client come out.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct PathsArgs {
-    /// Show them again every second, until interrupted
+    /// Refresh every second until interrupted
     #[arg(long)]
     pub watch: bool,
-    /// With --watch: for how long [default: until interrupted]
+    /// Duration of --watch [default: until interrupted]
     #[arg(long = "for", value_name = "TIME", requires = "watch")]
     pub lasts: Option<Lifetime>,
-    /// Print JSON, with --watch a line each time; keys are only ever added
+    /// Print JSON, with --watch one line per refresh; keys are only ever added
     #[arg(long)]
     pub json: bool,
 }
@@ -234,7 +234,7 @@ pub(crate) struct PathsArgs {
 /// Whose paths come out.
 #[derive(Args, Debug)]
 pub(crate) struct PeerPathsArgs {
-    /// Only those of this peer
+    /// Show only this peer's paths
     #[arg(value_name = "NAME")]
     pub name: Option<PeerName>,
     /// Print JSON; keys are only ever added
@@ -245,7 +245,7 @@ pub(crate) struct PeerPathsArgs {
 /// Which connection to explain.
 #[derive(Args, Debug)]
 pub(crate) struct ExplainArgs {
-    /// Words that its line in `rove flows` has: an address, a port, a class, tcp or udp
+    /// Words to search for: an address, a port, a class, tcp or udp
     #[arg(value_name = "FLOW", required = true, num_args = 1..)]
     pub flow: Vec<String>,
     /// Print JSON; keys are only ever added
@@ -259,7 +259,7 @@ pub(crate) struct RehearseArgs {
     /// The link, as `rove paths` names it
     #[arg(long, value_name = "LINK")]
     pub unplug: String,
-    /// For how long, ten minutes at most
+    /// Duration, at most 10m
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     pub lasts: Lifetime,
     /// Proceed even if no other link is known to work
@@ -276,7 +276,7 @@ pub(crate) struct GatewayStatusArgs {
     /// Print JSON; keys are only ever added
     #[arg(long)]
     pub json: bool,
-    /// How many entries of the audit log to show [default: 10]
+    /// Number of audit log entries to show [default: 10]
     #[arg(long, value_name = "N")]
     pub log: Option<u32>,
 }
@@ -284,16 +284,16 @@ pub(crate) struct GatewayStatusArgs {
 /// What a new gateway is.
 #[derive(Args, Debug)]
 pub(crate) struct InitArgs {
-    /// Where clients reach this gateway, best first; may be repeated
+    /// Public address of this gateway, preferred one first; may be repeated
     #[arg(long, required = true, num_args = 1.., value_name = "HOST:PORT")]
     pub endpoint: Vec<Endpoint>,
-    /// The inner networks: one IPv4, one IPv6, or both
+    /// Network inside the tunnel: one IPv4, one IPv6, or both
     #[arg(long, value_name = "CIDR[,CIDR6]")]
     pub network: Networks,
-    /// A DNS server that clients use while the tunnel is up; may be repeated
+    /// DNS server for clients while the tunnel is up; may be repeated
     #[arg(long, num_args = 1.., value_name = "ADDR")]
     pub dns: Vec<std::net::IpAddr>,
-    /// Where peers are remembered
+    /// Database of peers
     #[arg(long, value_name = "URL", default_value_t)]
     pub store: StoreUrl,
 }
@@ -301,19 +301,19 @@ pub(crate) struct InitArgs {
 /// What an invite grants.
 #[derive(Args, Debug)]
 pub(crate) struct InviteArgs {
-    /// The peer's name; further peers of the same invite get a number
+    /// The peer's name; with --uses, later peers get this name and a number
     #[arg(value_name = "NAME")]
     pub name: PeerName,
-    /// How many clients it lets in
+    /// Number of clients that may enrol with it
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub uses: u32,
-    /// When it expires
+    /// Time until it expires
     #[arg(long, value_name = "TIME", default_value = "24h")]
     pub expires: Lifetime,
-    /// A subnet behind the client that it may advertise; may be repeated
+    /// Subnet behind the client that it may advertise; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = parse_network)]
     pub subnet: Vec<IpNet>,
-    /// Print it as a QR code too
+    /// Also print a QR code
     #[arg(long, conflicts_with = "json")]
     pub qr: bool,
     /// Print JSON; keys are only ever added
@@ -327,10 +327,10 @@ pub(crate) struct AllowArgs {
     /// The peer's name
     #[arg(value_name = "NAME")]
     pub name: PeerName,
-    /// What it may reach, TCP and UDP when a port is given
+    /// Networks or addresses; with a port only TCP and UDP to that port
     #[arg(value_name = "CIDR[:PORT]", required_unless_present = "reset")]
     pub destinations: Vec<Destination>,
-    /// Forget first what was allowed before
+    /// First remove all earlier permissions
     #[arg(long)]
     pub reset: bool,
 }
@@ -338,46 +338,46 @@ pub(crate) struct AllowArgs {
 /// How to connect.
 #[derive(Args, Debug)]
 pub(crate) struct UpArgs {
-    /// The invite, needed once; - reads it from standard input, where no other user sees it
+    /// Invite, needed once; `-` reads it from standard input, where no other user sees it
     #[arg(value_name = "INVITE")]
     pub pasted: Vec<Pasted>,
     /// The invite that was found in the pasted text or in the input.
     #[arg(skip)]
     pub invite: Option<Invite>,
-    /// Stay in the foreground; print one line when the tunnel carries
+    /// Stay in the foreground; print one line when the tunnel is up
     #[arg(long)]
     pub foreground: bool,
-    /// Send only this network through the tunnel; may be repeated [default: everything]
+    /// Send only this network through the tunnel; may be repeated [default: all traffic]
     #[arg(long, value_name = "CIDR", value_parser = parse_network)]
     pub route: Vec<IpNet>,
     /// Keep this network out of the tunnel; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = parse_network)]
     pub exclude: Vec<IpNet>,
-    /// Let nothing out but the tunnel, until `rove down`
+    /// Block all traffic outside the tunnel until `rove down`
     #[arg(long)]
     pub kill_switch: bool,
     /// Keep the local network reachable
     #[arg(long)]
     pub allow_lan: bool,
-    /// Let the tunnel take the SSH connection that this is typed over, too
+    /// Route also the SSH connection of this shell through the tunnel
     #[arg(long)]
     pub no_keep_ssh: bool,
-    /// Which name servers to ask: set (the gateway's) or leave (change nothing) [default: set]
+    /// Name servers: set (use the gateway's) or leave (change nothing) [default: set]
     #[arg(long, value_name = "WAY")]
     pub dns: Option<DnsChoice>,
-    /// A subnet behind this client, as the invite allows; may be repeated
+    /// Advertise a subnet behind this client, as the invite allows; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = parse_network)]
     pub advertise: Vec<IpNet>,
-    /// What to make of several links: full, backup or single [default: full]
+    /// Use of several links: full, backup or single, see `rove set mode` [default: full]
     #[arg(long, value_name = "MODE")]
     pub mode: Option<LinkMode>,
-    /// How to choose among links that carry together: see `rove set scheduler` [default: earliest]
+    /// Scheduler for several links: see `rove set scheduler` [default: earliest]
     #[arg(long, value_name = "NAME")]
     pub scheduler: Option<LinkScheduler>,
-    /// What carries datagrams: auto, udp, tcp or mptcp [default: auto]
+    /// Transport: auto, udp, tcp or mptcp [default: auto]
     #[arg(long, value_name = "NAME")]
     pub transport: Option<TransportChoice>,
-    /// How long to wait until the tunnel carries [default: 30s]
+    /// Time to wait for the tunnel [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Lifetime>,
     /// Set when this is the background process of another `rove up`.

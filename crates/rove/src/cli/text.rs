@@ -1,4 +1,4 @@
-//! Examples below the help of commands.
+//! Text below the help of commands: details, examples, and where a setting is stored.
 
 pub(super) const AFTER_HELP: &str = "\
 A gateway:  rove gateway init --endpoint vpn.example.org:4500 \\
@@ -7,12 +7,13 @@ A gateway:  rove gateway init --endpoint vpn.example.org:4500 \\
             rove gateway invite phone
 A client:   rove up rove://...
 
-Exit codes: 0 done, 1 failed (one line names cause and cure), 2 wrong usage.";
+Exit codes: 0 success; 1 failure, with one line that names cause and cure; 2 wrong usage.";
 
 pub(super) const UP: &str = "\
-Everything goes through the tunnel, IPv6 included, unless --route names what shall. Returns 0 only
-after a round trip through the tunnel, else 1 with the cause within --timeout. What is written in
-DIR/client.toml needs no option.";
+By default all IPv4 and IPv6 traffic uses the tunnel. `--route` limits it to the given networks.
+
+The command returns 0 after a round trip through the tunnel. If the tunnel is not up within
+--timeout, it prints the cause and returns 1. DIR/client.toml stores settings permanently.";
 
 pub(super) const CHECK: &str = "\
 Each line begins with ok, failed or unknown. The checks: session, transport, interface, routes,
@@ -20,122 +21,135 @@ leaks, filters, kill switch, settings, resolver, names, MTU, clock. Returns 1 if
 
 pub(super) const GATEWAY_CHECK: &str = "\
 Each line begins with ok, failed or unknown. The checks: interface, routes, NAT, forwarding, other
-programs' packet filters, Internet, connections, clients, name servers, endpoints, clock. For two of
-them a test packet like a client's passes this host's filters and is dropped before it leaves.
-Whether an endpoint is reached from outside can only be told from outside. Returns 1 if one fails.";
+programs' packet filters, Internet, connections, clients, name servers, endpoints, clock. Two
+checks send a test packet like a client's through this host's packet filters; Rove drops it before
+it leaves. Only another host can test whether an endpoint is reachable. Returns 1 if one failed.";
 
 pub(super) const INIT: &str = "\
-Afterwards DIR holds gateway.toml, gateway.key, gateway.record, gateway.redb and operator.key. The
-operator key signs the gateway's endpoints and networks; move it offline when you are done.";
+The command creates gateway.toml, gateway.key, gateway.record, gateway.redb and operator.key in DIR.
+The operator key signs the gateway's endpoints and networks; store it offline afterwards.";
 
 pub(super) const INVITE: &str = "\
-The invite holds no private key. Whoever has it can enrol until it is used or expires, so hand it
-over as you would a password.";
+The invite holds no private key. Anyone who has it can enrol until it is used or expires, so send it
+as you would send a password.";
 
 pub(super) const ALLOW: &str = "\
-A peer reaches the Internet, and neither other peers, the gateway's own addresses nor its private
-networks, unless allowed here. Examples: 10.1.0.0/16, 192.168.1.10:22, [fd00::5]:443, 10.77.0.3
-(another peer).
+By default a peer reaches the Internet, but no other peer, no address of the gateway and no private
+network of the gateway. Examples of CIDR[:PORT]: 10.1.0.0/16, 192.168.1.10:22, [fd00::5]:443,
+10.77.0.3 (another peer).
 
-Packets are judged one by one, by the list of the peer that sends them. So for two peers to talk,
-each needs the other's address, without a port: replies go to whatever port a question came from.
+The gateway checks each packet against the list of the peer that sends it. For two peers to talk,
+allow each the other's address without a port, because replies go to a port of the asker's choice.
 
-For a peer that is invited and has not enrolled yet, the invite keeps the list.";
+If the peer is invited and has not enrolled yet, the invite stores the list.";
 
 pub(super) const MOVE: &str = "\
-NEW-ENDPOINT is HOST:PORT, and takes the place of the first endpoint in gateway.toml. A new port is
-listened on at once; the old one stays open until the gateway starts again, so nothing is lost. A
-new address must lead here already: this command tells clients, and changes no network. operator.key
-must be in DIR, since it signs where the gateway is reached. Clients that are away find the gateway
-by its name, if one of its endpoints has one.";
+NEW-ENDPOINT is HOST:PORT and replaces the first endpoint in gateway.toml. The gateway listens on a
+new port at once and keeps the old port open until it restarts, so no packet is lost. A new address
+must already belong to this host: the command changes no network settings.
+
+The command needs operator.key in DIR to sign the new endpoint. Clients that are offline now find
+the gateway by DNS if one of its endpoints is a name.";
 
 pub(super) const SIGN: &str = "\
-operator.key must be in DIR. The command prints what it signed: read it, because programs that run
-as the gateway's user can change gateway.toml too. Restart the gateway afterwards.";
+The command needs operator.key in DIR. It prints the signed values: read them, because every program
+of the gateway's user can change gateway.toml. Restart the gateway afterwards.";
 
 pub(super) const PATHS: &str = "\
-RTT is the round trip, OUT and IN what arrives of each direction, QUEUE how long what is sent waits
-on its way. A hyphen stands for what is not known: rates, QUEUE and LOSS while nothing was sent for
-two seconds, SHARE while nothing goes by several. --watch draws anew on a terminal; elsewhere what
-is shown follows what was shown before, after an empty line.";
+RTT    round-trip time
+OUT    rate that arrives at the gateway
+IN     rate that arrives here
+QUEUE  time that a packet waits before it is sent and on its way
+LOSS   part of the packets that did not arrive
+SHARE  part of the traffic, if several paths are in use
+
+A hyphen means unknown: OUT, IN, QUEUE and LOSS after two seconds without traffic, SHARE while one
+path carries all traffic. --watch redraws a terminal; elsewhere it prints a blank line and the table
+again.";
 
 pub(super) const FLOWS: &str = "\
-What is held comes first, then what was used last. STATE is how far a connection is (opening,
-established, closing); or suspended while no path carries, resuming while its other end gets what it
-missed, assisted while it is acknowledged here and several links carry it, broken when a crash lost
-what was held. [persistence] in DIR/client.toml and DIR/gateway.toml says what is held. Of datagrams
-a gateway knows the flows of clients whose links carry together (mode full).";
+Connections with kept data come first, then the most recently used. STATE is one of:
+
+opening, established, closing  as in TCP
+suspended                      no path carries; Rove keeps the connection open
+resuming                       after an outage, Rove sends what the other end missed
+assisted                       Rove acknowledges locally, because several links carry the connection
+broken                         a crash lost kept data
+
+[persistence] in DIR/client.toml and DIR/gateway.toml sets which connections are kept. A gateway
+lists UDP flows only for clients with several links in use (mode full).";
 
 pub(super) const EXPLAIN: &str = "\
 Example: rove explain 192.0.2.9:443
 
-Words are compared with a connection's protocol, class, addresses and ports; all of them must fit.
+All words must match the connection's protocol, class, addresses or ports, as `rove flows` prints
+them.
 
-`goes by` names its links, at a gateway the addresses where its paths lead; `chosen` says whether
-the mode, the scheduler or the connection itself made it that. What somebody waits for (questions,
-acknowledgements) leaves at once by the path that has it there first, unless it goes by several.";
+`goes by` names the links of the connection; at a gateway, the client's addresses. `chosen` names
+the reason: the mode, the scheduler or the connection's class. DNS queries and acknowledgements use
+the path on which they arrive first, unless they are duplicated on several paths.";
 
 pub(super) const REHEARSE: &str = "\
-The link itself is not touched: Rove leaves it alone as if it had been unplugged, and takes it back
-when the time is over, or when Rove ends, and two seconds after this command was interrupted. The
-only link that is known to carry is left in use, unless --force is given.
+Rove stops using the link as if it were unplugged, and does not change the link itself. It uses the
+link again when the time is over, when Rove stops, or two seconds after you interrupt this command.
+Without --force, Rove refuses if no other link is known to work.
 
-A PAUSE is the longest time in which neither end of a connection got anything new; it is watched for
-three seconds before and after as well. One that had nothing to say, or got nothing through, shows a
-pause and no rate; a hyphen stands for the time in which it was not open.";
+PAUSE is the longest time in which neither end of a connection received new data, measured from
+three seconds before to three seconds after. Connections without traffic show a pause and no rate. A
+hyphen means that the connection was not open.";
 
 pub(super) const MODE: &str = "\
-full    all carry, together
-backup  one carries; by each of the others a path is proven before it is needed
-single  one carries; where it dies another is looked for
+full    all links carry traffic together
+backup  one link carries traffic; the others are tested and ready to take over
+single  one link carries traffic; if it fails, Rove looks for another
 
-For every start: `mode = \"full\"` below [paths] in DIR/client.toml.";
+Permanent setting: `mode = \"full\"` in section [paths] of DIR/client.toml.";
 
 pub(super) const SCHEDULER: &str = "\
-earliest     each packet goes where it arrives first, by rate, delay and what waits there
-rtt          by the link with the shortest round trip while there is room on it, then the next
-round-robin  by each in its turn
-redundant    by every link that has room for it; as fast as the fastest, and no link is missed
-loss         in proportion to the part that arrives by each
-rate         by the fastest up to what it was measured to carry, then the next
-latency      by the link with the shortest round trip only
+earliest     the link on which the packet arrives first, by rate, delay and queue
+rtt          the link with the shortest round trip that has room, then the next
+round-robin  all links in turn
+redundant    every link that has room; as fast as the fastest link, and no link's loss is felt
+loss         all links, in proportion to the part of the packets that arrives
+rate         the fastest link up to its measured rate, then the next
+latency      only the link with the shortest round trip
 
-With mode `full`; the gateway chooses likewise. None sends faster on a link than that
-carries, and what arrives is in order. For every start: `scheduler = \"earliest\"` below [paths] in
-DIR/client.toml.";
+The scheduler is used in mode `full`, by client and gateway. No scheduler exceeds the rate of a
+link, and packets are delivered in order. Permanent setting: `scheduler = \"earliest\"` in section
+[paths] of DIR/client.toml.";
 
 pub(super) const RECOVERY: &str = "\
-throughput  what the links carry in sum: at the tunnel's entry as much of a connection may wait as
-            lasts until what one of them lost is there, 80 ms and more where a link is long
-latency     a short queue there, 5 ms; where something is lost, less of the sum
+throughput  uses the full rate of all links: a connection's queue may last until a lost packet is
+            repaired, at least 80 ms and longer on links with a long round trip
+latency     keeps a connection's queue at 5 ms; after losses the rate is lower
 
-With `rove set mode full`; the gateway does likewise. Others do not wait behind it either way. What
-is assisted (`rove flows`) has a short queue anyway. For every start: `recovery = \"latency\"` below
-[paths] in DIR/client.toml.";
+The setting is used in mode `full`, by client and gateway. Other connections never wait behind this
+queue, and assisted connections (see `rove flows`) always have a short one. Permanent setting:
+`recovery = \"latency\"` in section [paths] of DIR/client.toml.";
 
 pub(super) const MANAGER: &str = "\
-one-per-link  by each link the best path carries
-full-mesh     by each link one path to each of the gateway's addresses
+one-per-link  the best path of each link
+full-mesh     one path of each link to each address of the gateway
 
-For every start: `manager = \"full-mesh\"` below [paths] in DIR/client.toml.";
+Permanent setting: `manager = \"full-mesh\"` in section [paths] of DIR/client.toml.";
 
 pub(super) const SUBFLOWS: &str = "\
-Each path has a port of its own: of use where a network gives every connection its share, or limits
-each by itself. 12 paths are kept at most, with the one in use; the best links first.
+Each path has its own UDP port. Several paths help if a network limits the rate of each flow. Rove
+keeps at most 12 paths, those of the best links first.
 
-For every start: `subflows = 2` below [paths] in DIR/client.toml.";
+Permanent setting: `subflows = 2` in section [paths] of DIR/client.toml.";
 
 pub(super) const SET: &str = "\
-Of one link, by its name, `rove set link.NAME.KEY VALUE` changes:
+`rove set link.NAME.KEY VALUE` changes a setting of the link NAME:
 
-use      always, backup (while no other carries), or never
-cost     0 to 1000; a link that costs less is preferred, of whatever type
-metered  yes or no; a metered link is for backup, unless `use` says otherwise
-cap      as 500MB/day or 20GB/month, both directions; or none
-at-cap   what the link is for when its cap is reached: backup, or never [default: never]
+use      always, backup (only while no other link works), or never
+cost     0 to 1000; Rove prefers links of lower cost, whatever their type
+metered  yes or no; a metered link is a backup link unless `use` says otherwise
+cap      data limit for both directions, as 500MB/day or 20GB/month; or none
+at-cap   use of the link after its cap is reached: backup, or never [default: never]
 
-As in: rove set link.wwan0.use backup. For every start: [[link]] in DIR/client.toml.";
+Example: rove set link.wwan0.use backup. Permanent setting: section [[link]] of DIR/client.toml.";
 
 pub(super) const GATEWAY_DOWN: &str = "\
-A gateway that ends leaves them, so that connections live through a restart. Its files stay: `rove
+A stopped gateway leaves them in place so that connections survive a restart. Its files stay: `rove
 gateway run` starts it again.";
