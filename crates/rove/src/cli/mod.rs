@@ -201,8 +201,8 @@ pub(crate) enum GatewayCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Trust this host's clock again after it was far ahead: until then invites expire by the latest
-    /// time that the gateway ever saw
+    /// Trust this host's clock again after it was far ahead: until then invites expire by the
+    /// latest time that the gateway ever saw
     ResetClock,
     /// Remove the interface, routes and NAT rules that a stopped gateway left on this host
     #[command(after_help = text::GATEWAY_DOWN)]
