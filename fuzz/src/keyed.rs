@@ -34,7 +34,7 @@ const OPERATIONS_MAX: usize = 150;
 /// Datagrams that one call of the real end may produce: far more than it needs.
 const DATAGRAMS_MAX: usize = 4_096;
 /// The number of bytes that an unproven address may get for each byte from it, and the excess
-/// allowed for a first answer (docs/spec/wire.md).
+/// allowed for a first answer (docs/spec/wire.md#addresses).
 const AMPLIFICATION_MAX: usize = 3;
 /// Challenges that are remembered until they are answered.
 const CHALLENGES_MAX: usize = 64;

@@ -1,6 +1,6 @@
-//! Every frame and control message beside its bytes, written by hand from docs/spec/wire.md,
-//! sections 3 and 4. (Headers, sealing and the handshake have vectors of their own, made by a
-//! second implementation.)
+//! Every frame and control message beside its bytes, written by hand from
+//! docs/spec/wire.md#3-frames and docs/spec/wire.md#4-control. (Headers, sealing and the handshake
+//! have vectors of their own, made by a second implementation.)
 
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::id::{PathSerial, SessionIndex};

@@ -21,7 +21,7 @@ const TAKER: &str = "198.51.100.80:81";
 const BYTES: usize = 3_000_000;
 /// Of the narrow link, in bytes.
 const NARROW: u64 = 1_300;
-/// The payload that every path carries, where the search for more begins (docs/spec/wire.md).
+/// The payload that every path carries, where the search for more begins (docs/spec/wire.md#mtu).
 const BASE: u64 = 1_096;
 /// Around a datagram's payload: IPv4 and UDP.
 const OUTER: u64 = 28;

@@ -21,7 +21,8 @@ fn run(data: &[u8]) {
     let (highest, truncated) = number.split_at(8);
     let highest = highest.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
     let truncated = truncated.iter().fold(0, |all, byte| all << 8 | u32::from(*byte));
-    // Sealing stops long before 2^62 (docs/spec/wire.md), so nothing beyond is a real number.
+    // Sealing stops long before 2^62 (docs/spec/wire.md#2-data), so nothing beyond is a
+    // real number.
     let highest = highest >> 2;
     let number = expand_number(Some(highest), truncated);
     assert_eq!(number & 0xffff_ffff, u64::from(truncated), "the bits that travelled are kept");

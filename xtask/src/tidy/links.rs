@@ -65,7 +65,7 @@ fn problem_with(tree: &Tree, from: &str, target: &str) -> Option<&'static str> {
     let Some(Some(text)) = tree.files.get(&path).filter(|_| path.ends_with(".md")) else {
         return None;
     };
-    let exists = heading.is_empty() || headings(text).any(|slug| slug == heading);
+    let exists = heading.is_empty() || headings(text).any(|(_, _, slug)| slug == heading);
     (!exists).then_some("no such heading")
 }
 
@@ -86,11 +86,14 @@ fn resolve(from: &str, file: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The names by which headings are linked: lower case, spaces as dashes, punctuation dropped.
-fn headings(text: &str) -> impl Iterator<Item = String> {
-    outside_fences(text).filter_map(|(_, line)| {
-        let title = line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' ')?;
+/// The headings: line, level, and the name by which one is linked: lower case, spaces as dashes,
+/// punctuation dropped.
+pub(crate) fn headings(text: &str) -> impl Iterator<Item = (usize, usize, String)> {
+    outside_fences(text).filter_map(|(number, line)| {
+        let rest = line.trim_start_matches('#');
+        let title = rest.strip_prefix(' ').filter(|_| rest != line)?;
         let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-        Some(kept.collect::<String>().trim().to_lowercase().replace(' ', "-"))
+        let slug = kept.collect::<String>().trim().to_lowercase().replace(' ', "-");
+        Some((number, line.len() - rest.len(), slug))
     })
 }

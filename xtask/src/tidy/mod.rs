@@ -6,6 +6,7 @@
 //! the compiler, clippy and rustfmt check is left to them.
 
 mod bans;
+mod citations;
 mod crates;
 mod figures;
 mod layers;
@@ -44,6 +45,8 @@ const RULES: &[Rule] = &[
     text::spaces,
     text::paths_of_a_machine,
     links::markdown,
+    citations::sections,
+    citations::decisions,
 ];
 
 /// Checks the files of the repository at `root`: those git knows and those it would add.

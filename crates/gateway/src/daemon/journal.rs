@@ -3,8 +3,9 @@
 //! calls everybody back. With the second it refuses a handshake that was recorded and repeated.
 //!
 //! A client that has nothing to say would not notice that its gateway lost the session. The notice
-//! that it gets makes it ask for a new one at once (docs/spec/wire.md, section 7); it only counts
-//! where it comes from the address that the client sends to, so it leaves from there or not at all.
+//! that it gets makes it ask for a new one at once (docs/spec/wire.md#7-restart-notice); it
+//! only counts where it comes from the address that the client sends to, so it leaves from there
+//! or not at all.
 //!
 //! Limits: what changed within the last [`WRITE_EVERY`] before a crash is not known. Such a client
 //! is told when it next sends something, and its last handshake can be repeated once: that gets a

@@ -22,7 +22,8 @@ use crate::ground::{Act, Called, Calling, Clock, Edge, Ground, Known, Terrain, T
 /// How long a NAT box keeps what nobody uses.
 const EXPIRY_NS: u64 = 120 * SECOND;
 /// The longest pause between two keepalives behind a box that forgets after [`EXPIRY_NS`], and the
-/// pause before a client begins to learn that, in milliseconds (docs/spec/wire.md, section 6).
+/// pause before a client begins to learn that, in milliseconds
+/// (docs/spec/wire.md#keepalives-and-idle-sessions).
 const INTERVALS_MS: (u64, u64) = (EXPIRY_NS / MS * 95 / 100, 25_000);
 /// A client begins to learn with the second keepalive.
 const LEARNS_S: u64 = 50;

@@ -1,7 +1,7 @@
 //! Streams of the world: what a host's shell does with them (as `crates/host/src/data/sockets.rs`
 //! does), and TCP under it ([`super::tcp`]).
 //!
-//! A stream is a socket to its node. It carries frames (docs/spec/wire.md, section 8) in segments
+//! A stream is a socket to its node. It carries frames (docs/spec/wire.md#8-streams) in segments
 //! that pass the same links, NAT boxes, filters and attacker as datagrams do. A client begins one
 //! when its node asks; the gateway takes all that come to its two ports, numbers them, and lets go
 //! of those that its node never answers.

@@ -393,7 +393,7 @@ impl World {
 }
 
 /// What a datagram is known by: its bytes, but for the cookie field of a handshake message, which
-/// is nobody's word until the load demands it (docs/spec/handshake.md).
+/// is nobody's word until the load demands it (docs/spec/handshake.md#4-macs-and-cookies).
 fn mark(payload: &[u8]) -> u64 {
     match Kind::of(payload) {
         Some(Kind::HandshakeA | Kind::HandshakeB) => {

@@ -1,6 +1,6 @@
 //! Datagrams on a byte stream: `length 2 | datagram`, and what a plain stream begins with.
 //!
-//! Normative: `docs/spec/wire.md`, section 8. Knows lengths only; a length that no datagram of
+//! Normative: docs/spec/wire.md#8-streams. Knows lengths only; a length that no datagram of
 //! Rove has ends the stream, because nothing after it can be found again.
 
 use super::StreamError;
@@ -10,7 +10,7 @@ use super::StreamError;
 pub const PREFACE: [u8; 8] = *b"\0rove/1\n";
 /// The name of the protocol inside TLS (ALPN, RFC 7301).
 pub const ALPN: &[u8] = b"rove/1";
-/// The largest datagram: what UDP over IPv4 carries on Ethernet (`docs/spec/wire.md`, section 1).
+/// The largest datagram: what UDP over IPv4 carries on Ethernet (docs/spec/wire.md#1-datagrams).
 pub const DATAGRAM_LEN_MAX: usize = 1_472;
 /// Bytes of a length.
 pub(super) const LENGTH_LEN: usize = 2;

@@ -16,7 +16,7 @@
 //!
 //! It decides nothing about peers or paths, knows lengths but no datagram's contents, and protects
 //! nothing: all secrecy and all authentication is inside the datagrams. Format:
-//! `docs/spec/wire.md`, section 8. Limits: MPTCP uses the subflows that the kernel's path manager
+//! docs/spec/wire.md#8-streams. Limits: MPTCP uses the subflows that the kernel's path manager
 //! makes, for which [`crate::mptcp`] names the addresses; one run of frames is copied once.
 
 pub(crate) mod carrier;

@@ -69,11 +69,11 @@ fn failed(error: rustls::Error) -> Error {
 ///
 /// Why this is safe here, and would not be elsewhere: whoever opens this TLS layer, be it a
 /// stranger with a certificate of his own, finds what a bystander of UDP finds: Noise messages and
-/// sealed datagrams (`docs/spec/handshake.md`). He can drop, delay and repeat them, as on UDP, and
-/// no more; the gateway is known by its static key, the client hides its own under that key, and
-/// every datagram is authenticated inside. Nothing is ever sent on such a stream that may not be
-/// sent in the clear. To demand a certificate would add no safety, and would fail behind middle
-/// boxes that open TLS, where Rove still works.
+/// sealed datagrams (docs/spec/handshake.md#1-security-properties). He can drop, delay and repeat
+/// them, as on UDP, and no more; the gateway is known by its static key, the client hides its own
+/// under that key, and every datagram is authenticated inside. Nothing is ever sent on such a
+/// stream that may not be sent in the clear. To demand a certificate would add no safety, and
+/// would fail behind middle boxes that open TLS, where Rove still works.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,5 +1,5 @@
 //! Sends lost packets again: all that a dead path still owed, and the losses of working paths that
-//! have a share.
+//! have a share (docs/spec/wire.md#repair).
 //!
 //! Each end keeps the inner packets that the other end has not acknowledged. A client that leaves a
 //! path reports what arrived there, so that the gateway need not wait for silence. A path without a
@@ -25,7 +25,7 @@ use crate::wire::inner::InnerPacket;
 /// wait no longer. Losses by paths that died do not count.
 const ATTEMPTS_MAX: u8 = 3;
 
-/// A range has at most so many numbers (docs/spec/wire.md, section 3).
+/// A range has at most so many numbers (docs/spec/wire.md#feedback).
 const ADVANCED_NUMBERS_MAX: u32 = (1 << 31) - 1;
 
 impl Bonding {

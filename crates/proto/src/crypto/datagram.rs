@@ -1,5 +1,5 @@
-//! Sealing and opening of data datagrams (docs/spec/handshake.md, section 10): pure functions of
-//! key, nonce and bytes, in place, without allocation, from any thread.
+//! Sealing and opening of data datagrams (docs/spec/handshake.md#10-data-datagrams): pure functions
+//! of key, nonce and bytes, in place, without allocation, from any thread.
 //!
 //! Refuses to know which numbers were used: that a nonce is never repeated is the business of
 //! who counts (`path`), and so is the replay window.

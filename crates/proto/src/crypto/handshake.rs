@@ -1,10 +1,11 @@
 //! The handshake of both ends: Noise IKpsk2 with an ML-KEM-768 secret in the psk slot, one round
-//! trip, message 1 in two datagrams (docs/spec/handshake.md).
+//! trip, message 1 in two datagrams (docs/spec/handshake.md#11-processing-of-messages).
 //!
 //! Decides what is authentic and which keys follow from it. Refuses to know who is enrolled,
 //! which counter was accepted last, what the load is and when to repeat: the caller decides these
 //! between the steps, which are laid out so that it can. Nothing forged changes any state here:
-//! a wrong message leaves initiator and waiting A as they were.
+//! a wrong message leaves initiator and waiting A as they were. What an attacker with the
+//! responder's secret can do stands in docs/spec/handshake.md#12-limits.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What answers a keepalive (docs/spec/wire.md, section 9).
+//! What answers a keepalive (docs/spec/wire.md#9-keepalive).
 //!
 //! The key follows from the epoch, so only the two ends of a living session can make an answer. It
 //! does not follow from the restart token of the index: a gateway tells that to whoever asks for an

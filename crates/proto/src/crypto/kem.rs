@@ -1,5 +1,5 @@
 //! ML-KEM-768 (FIPS 203) from libcrux, with the randomness handed in, and how its secret enters
-//! Noise (docs/spec/handshake.md, section 7).
+//! Noise (docs/spec/handshake.md#7-noise-and-ml-kem).
 
 use libcrux_ml_kem::mlkem768::{self, MlKem768Ciphertext, MlKem768KeyPair, MlKem768PublicKey};
 use zeroize::Zeroizing;

@@ -1,6 +1,6 @@
 //! The two MACs that guard the handshake's door, and the cookie that the second one proves
-//! (docs/spec/handshake.md, section 4). What they decide is cheap on purpose: one hash before any
-//! Diffie-Hellman.
+//! (docs/spec/handshake.md#4-macs-and-cookies). What they decide is cheap on purpose: one hash
+//! before any Diffie-Hellman.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

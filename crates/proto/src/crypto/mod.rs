@@ -1,5 +1,5 @@
-//! Cryptography: library primitives put together as docs/spec/handshake.md says. No primitive is
-//! written here.
+//! Cryptography: library primitives put together as docs/spec/handshake.md#2-notation and
+//! the sections after it say. No primitive is written here.
 //!
 //! Decides what is authentic: handshake messages ([`Gate`], [`Initiator`], [`PendingA`]), and
 //! data datagrams ([`SealKey`], [`OpenKey`]). Refuses to know what follows from it, which numbers

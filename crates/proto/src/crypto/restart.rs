@@ -1,4 +1,4 @@
-//! What a gateway that lost its sessions proves it with (docs/spec/wire.md, section 7).
+//! What a gateway that lost its sessions proves it with (docs/spec/wire.md#7-restart-notice).
 //!
 //! The key follows from the identity, so it survives a restart, and a new process can make the
 //! token of an index that it knows nothing else of. A token is told to the client beforehand, under

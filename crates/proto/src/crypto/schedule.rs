@@ -1,4 +1,4 @@
-//! From a finished handshake to the keys of an epoch (docs/spec/handshake.md, section 8).
+//! From a finished handshake to the keys of an epoch (docs/spec/handshake.md#8-key-schedule).
 //!
 //! Everything below the epoch secret is separated by a label that names direction, suite and
 //! zone, so no two uses share a key and adding a use changes none of the others.

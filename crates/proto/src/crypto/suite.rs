@@ -1,5 +1,5 @@
 //! Suites, profiles, and the permutation that hides profiles behind one-byte aliases
-//! (docs/spec/handshake.md, section 9).
+//! (docs/spec/handshake.md#9-suites-and-profiles).
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
 //! Golden vectors: files of `name = hex` lines that hold every byte this version puts on the wire
-//! or derives. A vector changes with the protocol version, never otherwise.
+//! or derives. A vector changes with the protocol version, never otherwise
+//! (docs/spec/handshake.md#13-vectors).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -40,7 +40,7 @@ pub enum Scheduler {
 }
 
 impl Scheduler {
-    /// All of them, in the order of their numbers on the wire (docs/spec/wire.md, section 4).
+    /// All of them, in the order of their numbers on the wire (docs/spec/wire.md#4-control).
     pub const ALL: [Self; 7] = [
         Self::Earliest,
         Self::Rtt,

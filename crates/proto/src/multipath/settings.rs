@@ -26,7 +26,7 @@ pub enum Recovery {
 }
 
 impl Recovery {
-    /// Its number on the wire (docs/spec/wire.md, section 4).
+    /// Its number on the wire (docs/spec/wire.md#4-control).
     pub const fn number(self) -> u8 {
         self as u8
     }

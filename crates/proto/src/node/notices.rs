@@ -1,5 +1,6 @@
-//! Restart notices: what a gateway answers to an index that it does not know (docs/spec/wire.md,
-//! section 7).
+//! Restart notices: what a gateway answers to an index that it does not know
+//! (docs/spec/wire.md#7-restart-notice)
+//!.
 //!
 //! Any stranger can ask for one, so they are few, shorter than what asks for them, and cost one
 //! hash. Who they are for is not known here: only the client that the token was told to can tell

@@ -1,4 +1,5 @@
-//! The responder of handshakes: cookies, budgets, and the response.
+//! The responder of handshakes: cookies, budgets, and the response
+//! (docs/spec/handshake.md#11-processing-of-messages).
 //!
 //! Message 1 is two datagrams. The first half is opened if it passes the gate. It then waits two
 //! seconds for its second half, in a table of fixed size. An unknown peer with a token also waits

@@ -1,4 +1,5 @@
-//! Path MTU discovery by acknowledged probes alone, no ICMP needed (RFC 8899).
+//! Path MTU discovery by acknowledged probes alone, no ICMP needed (RFC 8899,
+//! docs/spec/wire.md#mtu).
 //!
 //! A new path is assumed to carry `BASE_DATAGRAM`. Probes are challenges padded to a candidate
 //! size; the first ride in the challenge flight. A path that may have shrunk (large data vanishes

@@ -1,5 +1,6 @@
-//! The state of a path: how far its other end is trusted, and whether it carries. The table of
-//! `docs/spec/paths.md` has every event and what follows from it; a test goes through its rows.
+//! The state of a path: how far its other end is trusted, and whether it carries. The tables
+//! docs/spec/paths.md#trust and docs/spec/paths.md#health have every event and what follows from
+//! it; a test goes through their rows.
 //!
 //! Decides nothing: it knows neither keys nor times, and which event happened others find out.
 

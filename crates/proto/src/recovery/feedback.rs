@@ -1,5 +1,5 @@
-//! Path feedback, where datagrams arrive: what was received and when to say so. What the other end
-//! makes of it is in `sent_packets`.
+//! Path feedback, where datagrams arrive: what was received and when to say so
+//! (docs/spec/wire.md#feedback). What the other end makes of it is in `sent_packets`.
 
 use super::decline::Decline;
 use super::replay::ReplayWindow;

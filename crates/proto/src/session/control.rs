@@ -1,5 +1,5 @@
 //! Numbered control frames: sent on any path, repeated until acknowledged, delivered once and in
-//! order (docs/spec/wire.md, section 4). Numbers start at 0 in every epoch, and with them all that
+//! order (docs/spec/wire.md#4-control). Numbers start at 0 in every epoch, and with them all that
 //! counts is said again: what was not acknowledged under the old one is no loss.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! The epochs of one session.
+//! The epochs of one session (docs/spec/wire.md#5-epochs).
 //!
 //! There is one that it sends under, perhaps the one before it, still received for a while, and on
 //! the responder those that a handshake made and nobody used yet: a handshake replaces nothing

@@ -1,5 +1,5 @@
 //! Session indices that this node issued: random, so that an observer learns nothing from them,
-//! each leading to one lane of one epoch of one peer.
+//! each leading to one lane of one epoch of one peer (docs/spec/wire.md#indices).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What a gateway tells its clients besides their leases: where it is, and where it leads.
 //!
 //! The gateway moves and says so: ahead of the move on every session, or afterwards from where it
-//! is. Its clients follow (docs/spec/wire.md, section 6).
+//! is. Its clients follow (docs/spec/wire.md#moving).
 //!
 //! Make before break: the path in use carries until the one to the new address has answered, so a
 //! move that is announced ahead loses nothing. Knows nothing of why a gateway moves or which of its

@@ -1,5 +1,5 @@
 //! What path challenges and their answers change: addresses are claimed and proven, paths are
-//! taken into use and replaced (docs/spec/wire.md, section 6).
+//! taken into use and replaced (docs/spec/wire.md#addresses).
 //!
 //! The rules of a move: an unproven address gets copies only, within three times what came from
 //! it; the last proven path keeps the originals until the challenge succeeds or it is known dead.

@@ -1,4 +1,5 @@
-//! A client behind a NAT: what keeps its mapping alive while nobody speaks.
+//! A client behind a NAT: what keeps its mapping alive while nobody speaks
+//! (docs/spec/wire.md#keepalives-and-idle-sessions).
 //!
 //! Each keepalive is answered, so that a client that says nothing notices within one interval that
 //! its gateway is gone. Neither is sealed: two sealed datagrams every 113 s are 84 KB a day, these

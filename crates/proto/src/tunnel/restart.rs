@@ -1,4 +1,5 @@
-//! A gateway that lost its sessions and the clients that hear of it (docs/spec/wire.md, section 7).
+//! A gateway that lost its sessions and the clients that hear of it
+//! (docs/spec/wire.md#7-restart-notice).
 //!
 //! A notice changes no session: it only begins a handshake, beside a session that goes on under its
 //! old keys until the new ones are used.

@@ -1,4 +1,5 @@
-//! Which paths are silent: what the peer owes is known under the keys that it is owed under.
+//! Which paths are silent: what the peer owes is known under the keys that it is owed under
+//! (docs/spec/wire.md#silence).
 
 use super::{Context, Tunnel};
 use crate::ablation::Ablation;

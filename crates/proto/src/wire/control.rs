@@ -1,5 +1,5 @@
 //! The bodies of control frames: what peers tell each other once and for certain
-//! (docs/spec/wire.md, section 4).
+//! (docs/spec/wire.md#4-control).
 
 use std::net::{IpAddr, SocketAddr};
 

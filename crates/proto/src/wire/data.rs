@@ -1,5 +1,5 @@
 //! The data datagram: `kind 1 | session index 4 | profile ID 1 | packet number 4 | ciphertext |
-//! tag 16` (docs/spec/wire.md, section 2). Profile ID and number are masked on the wire.
+//! tag 16` (docs/spec/wire.md#2-data). Profile ID and number are masked on the wire.
 
 use crate::error::DropReason;
 use crate::id::{PacketNumber, SessionIndex};

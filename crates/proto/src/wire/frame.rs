@@ -1,4 +1,5 @@
-//! Frames: the units inside a sealed datagram (docs/spec/wire.md, section 3).
+//! Frames: the units inside a sealed datagram (docs/spec/wire.md#3-frames). Those without an inner
+//! packet: docs/spec/wire.md#feedback, docs/spec/wire.md#paths-and-session.
 //!
 //! Three frames carry inner packets without a length of their own (the inner IP header has one, or
 //! the datagram's end does); all others are `type 1 | length 2 | body`, so that a later version's

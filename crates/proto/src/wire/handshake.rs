@@ -1,5 +1,6 @@
 //! The layouts of handshake messages A, B, response and cookie reply, and of the two payloads
-//! that travel encrypted inside A and the response (docs/spec/handshake.md, sections 3 to 6).
+//! that travel encrypted inside A and the response (docs/spec/handshake.md#3-message-1-a-and-b,
+//! docs/spec/handshake.md#5-response, docs/spec/handshake.md#6-negotiation).
 //!
 //! Every message has one fixed length, so a view is a checked length and kind and nothing on it
 //! can fail. Knows no key: MACs are opaque bytes here, and what an encrypted payload means is

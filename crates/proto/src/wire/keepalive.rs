@@ -1,5 +1,5 @@
 //! Keepalive and its answer: the cheapest exchange that refreshes a NAT's mapping and proves that
-//! the gateway is still there (docs/spec/wire.md, section 9).
+//! the gateway is still there (docs/spec/wire.md#9-keepalive).
 //!
 //! A sealed datagram takes 27 bytes at least, beside 28 of IPv4 and UDP; these take 7 and 5.
 

@@ -1,5 +1,6 @@
 //! Bytes on the wire, both ways: views that are checked once and cannot panic afterwards, and the
-//! values that they mean. Normative text: `docs/spec/wire.md` and `docs/spec/handshake.md`.
+//! values that they mean. Normative text: docs/spec/wire.md#1-datagrams,
+//! docs/spec/handshake.md#2-notation and the sections after them.
 //!
 //! Knows layouts only: not what is expected next, not what a peer may do. All integers are
 //! big-endian.

@@ -1,5 +1,5 @@
 //! The restart notice: a gateway that has no session for an index says so, and proves that it is
-//! the one that issued it (docs/spec/wire.md, section 7).
+//! the one that issued it (docs/spec/wire.md#7-restart-notice).
 
 use std::fmt;
 

@@ -26,7 +26,7 @@ impl Unlinkable {
         at: IpAddr,
         datagram: &[u8],
     ) -> Result<(), Breach> {
-        // Every kind has its index at the same place (docs/spec).
+        // Every kind has its index at the same place (docs/spec/wire.md#1-datagrams).
         let Some(index) = datagram.get(1..5).and_then(|bytes| bytes.try_into().ok()) else {
             return Ok(());
         };

@@ -181,7 +181,7 @@ impl Paths {
     /// Where the next inner packet goes; `None` while there is no path at all.
     ///
     /// A claimed address gets copies only; the last proven path keeps the originals until the
-    /// challenge succeeds or it is known dead (docs/spec/wire.md, section 6).
+    /// challenge succeeds or it is known dead (docs/spec/wire.md#addresses).
     pub(crate) fn choose(&self) -> Option<Choice> {
         let claimed = self
             .list

@@ -1,4 +1,5 @@
-//! The path manager: which paths to the peer there are, which are kept, and which carries.
+//! The path manager: which paths to the peer there are, which are kept, and which carries. Its
+//! story is docs/spec/paths.md#from-start-to-return.
 //!
 //! It decides by what it is told: the shell's links and sockets, answers, silences, the time. It
 //! sends nothing and knows no keys. What has to be done is a list of [`Wish`]es that the tunnel

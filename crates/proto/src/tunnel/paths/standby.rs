@@ -1,4 +1,5 @@
-//! Make before break: what a client has ready beside the path in use. By the ways that `spread`
+//! Make before break: what a client has ready beside the path in use
+//! (docs/spec/wire.md#links). By the ways that `spread`
 //! names paths are proven ahead of need, and asked now and then whether they still carry.
 //!
 //! Where the gateway has several addresses, they are asked by turns. An idle session asks nothing

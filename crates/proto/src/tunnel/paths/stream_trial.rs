@@ -1,5 +1,5 @@
 //! What the tunnel does about links that police UDP: it measures the paths there, and carries out
-//! what `policing` decides.
+//! what `policing` decides (docs/spec/wire.md#streams).
 
 use super::candidate::Candidate;
 use super::policing::{Burst, Carried, Direction, Step, Trial};

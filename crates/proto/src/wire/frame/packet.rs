@@ -1,5 +1,6 @@
-//! The packet frame: an inner packet, and its number if it has one. The receiver uses the number to
-//! restore the order or to recognise copies.
+//! The packet frame: an inner packet, and its number if it has one
+//! (docs/spec/wire.md#inner-packets). The receiver uses the number to restore the order or to
+//! recognise copies.
 
 use super::{RETRANSMISSION_OVERHEAD, kind};
 use crate::error::DropReason;

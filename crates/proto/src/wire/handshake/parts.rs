@@ -1,5 +1,5 @@
-//! A response in two parts, for paths that cannot carry it whole (docs/spec/handshake.md, section
-//! 5).
+//! A response in two parts, for paths that cannot carry it whole
+//! (docs/spec/handshake.md#5-response).
 //!
 //! This module splits and parses. The receiver decides which pieces belong together.
 

@@ -19,7 +19,7 @@ use rove_proto::time::Duration;
 
 /// Her own address.
 pub(crate) const EVE: &str = "198.51.100.66:666";
-/// What an address may get for what came from it (docs/spec/wire.md, section 6).
+/// What an address may get for what came from it (docs/spec/wire.md#addresses).
 const FACTOR: usize = 3;
 
 /// A datagram as it was seen on the wire.
