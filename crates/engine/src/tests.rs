@@ -14,6 +14,8 @@ use rove_proto::role::Access;
 use rove_proto::time::Duration;
 use rove_proto::wire::control::{Lease, Prefix};
 
+mod route;
+
 use super::memory::{MemoryEngine, Sent};
 use super::*;
 
