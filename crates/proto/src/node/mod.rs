@@ -18,6 +18,7 @@ mod half_open;
 mod notices;
 mod peers;
 mod respond;
+mod responder;
 mod routes;
 mod timers;
 
@@ -48,7 +49,7 @@ use crate::wire::restart::RestartNotice;
 use crate::wire::{Kind, data, handshake, inner};
 use inner::{InnerPacket, Pieces};
 use notices::Notices;
-use respond::Responder;
+use responder::Responder;
 use routes::Routes;
 use timers::Timers;
 

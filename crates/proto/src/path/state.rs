@@ -4,7 +4,7 @@
 //!
 //! Decides nothing: it knows neither keys nor times, and which event happened others find out.
 
-use super::PathId;
+use crate::id::PathId;
 use crate::time::Instant;
 
 /// How far the other end of a path is trusted.

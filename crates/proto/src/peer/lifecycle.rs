@@ -96,7 +96,7 @@ impl Peer {
         if error == PeerError::TimedOut {
             self.flows.abandon(cx.now, cx.memory);
         } else {
-            self.tunnel.forget_reach(); // nobody waits there to be called
+            self.tunnel.reach.forget(); // nobody waits there to be called
         }
         cx.tell(Event::Ended { peer: self.tunnel.key, error });
         let down = match error {
@@ -125,7 +125,7 @@ impl Peer {
             self.forget_session(cx);
             self.tunnel.connect(cx);
             self.tunnel.paths.close_unused_sockets(cx);
-            self.tunnel.call(cx);
+            self.tunnel.reach.call(cx);
             self.apply_changes(cx);
         }
     }
@@ -148,7 +148,12 @@ impl Peer {
         self.bonding.share_paths(cx, &mut self.tunnel);
         self.bonding.note_shares(&self.tunnel);
         self.tunnel.collect_lost(cx);
-        self.tunnel.tell_reach(cx);
+        if self.at_gateway()
+            && let Some((route, index)) =
+                self.tunnel.reach.take_news(&self.tunnel.epochs, &self.tunnel.paths.list)
+        {
+            cx.tell(Event::Reached { peer: self.tunnel.key, route, index });
+        }
         let state = match (&self.tunnel.epochs.current, self.tunnel.paths.list.active()) {
             (None, _) if self.tunnel.rests() => PeerState::Resting,
             (None, _) => PeerState::Unestablished,
@@ -187,7 +192,8 @@ impl Peer {
                 }
                 self.tunnel.control.push(cx.now, &Control::Lease(lease.clone()));
                 self.tunnel.hand_out_restart_tokens(cx, PathSerial(0));
-                self.tunnel.announce_anew(cx);
+                self.tunnel.reach.announce_again();
+                self.tunnel.announce(cx);
                 self.warn_of_shared_key(cx);
             }
             Side::Client(connector) => {

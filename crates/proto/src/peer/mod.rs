@@ -22,12 +22,12 @@ use crate::flow::{Account, Flows};
 use crate::id::PeerKey;
 use crate::role::{Access, Admission};
 use crate::session::epoch::Epoch;
-use crate::session::index::{EpochId, Slot};
+use crate::session::index::{EpochId, Lead, Slot};
 use crate::session::runs::Runs;
 use crate::time::Instant;
 use crate::tunnel::paths::connector::Connector;
 use crate::tunnel::{Context, PeerState, PeerStatus, Side, Tunnel};
-use crate::wire::control::{Lease, Prefix};
+use crate::wire::control::{Control, Lease, Prefix};
 use zeroize::Zeroizing;
 
 mod deliver;
@@ -102,7 +102,17 @@ pub(crate) struct Peer {
     /// Set if two hosts use the client's key, as this end noticed or as the gateway reported.
     shared_key: Option<SharedKey>,
     /// What datagrams of this batch have left to do.
-    unsettled: Option<receive::Unsettled>,
+    unsettled: Option<Unsettled>,
+}
+
+/// What the datagrams of a batch have left to do, once for all of them.
+#[derive(Clone, Copy, Debug)]
+struct Unsettled {
+    lead: Lead,
+    /// The first datagram under these keys was among them.
+    is_fresh: bool,
+    /// Inner packets were among them.
+    any_packets: bool,
 }
 
 impl Peer {
@@ -151,8 +161,12 @@ impl Peer {
         let before = self.access().networks();
         self.admission.set_access(access);
         let networks = self.access().networks();
-        if networks != before {
-            self.tunnel.tell_networks(cx, networks);
+        let may_tell = self.at_gateway() && self.tunnel.epochs.current.is_some();
+        if networks != before
+            && may_tell
+            && self.tunnel.control.push(cx.now, &Control::Networks(networks))
+        {
+            self.tunnel.send_control(cx);
         }
     }
 

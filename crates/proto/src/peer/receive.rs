@@ -1,7 +1,9 @@
 //! Receives a datagram: opens it, takes its frames, and settles the peer once for each batch.
 //! `deliver` passes inner packets to the TUN.
 
-use super::Peer;
+use std::net::SocketAddr;
+
+use super::{Peer, Unsettled};
 use crate::error::{DropReason, PeerError};
 use crate::flow::live::{Came, Early};
 use crate::id::PathSerial;
@@ -15,8 +17,8 @@ use crate::time::Instant;
 use crate::tunnel::paths::PathManager;
 use crate::tunnel::paths::policing::Direction;
 use crate::tunnel::retransmit::ADVANCED_MAX;
-use crate::tunnel::{Context, Event, Side};
-use crate::wire::control::Control;
+use crate::tunnel::{Context, Event};
+use crate::wire::control::{Control, Lease, Prefix};
 use crate::wire::frame::{Challenge, ControlAck, Feedback, Frame, Frames, Framing};
 
 /// Where a datagram came from, in the peer's own terms.
@@ -61,16 +63,6 @@ impl Dear {
         *count += 1;
         *count <= most
     }
-}
-
-/// What the datagrams of a batch have left to do, once for all of them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unsettled {
-    lead: Lead,
-    /// The first datagram under these keys was among them.
-    is_fresh: bool,
-    /// Inner packets were among them.
-    any_packets: bool,
 }
 
 impl Peer {
@@ -243,7 +235,9 @@ impl Peer {
                 Ok(())
             }
             Frame::Echo(echo) => {
-                self.tunnel.take_echo(cx, arrival.path, arrival.route, echo);
+                if let Some(path) = arrival.path.filter(|_| self.at_gateway()) {
+                    self.tunnel.echo.ask(cx.now, path, arrival.route.remote, echo);
+                }
                 Ok(())
             }
             Frame::Unknown => Ok(()),
@@ -411,16 +405,8 @@ impl Peer {
                 }
             };
             match message {
-                Control::Networks(networks) => {
-                    self.tunnel.take_networks(cx, arrival.epoch, networks);
-                }
-                Control::Lease(lease) => {
-                    self.tunnel.end_networks(cx, arrival.epoch);
-                    if let Side::Client(connector) = &mut self.tunnel.paths.side {
-                        connector.granted.lease = Some(lease.clone());
-                        cx.tell(Event::Leased { peer: self.tunnel.key, lease });
-                    }
-                }
+                Control::Networks(networks) => self.take_networks(cx, arrival.epoch, networks),
+                Control::Lease(lease) => self.take_lease(cx, arrival.epoch, lease),
                 Control::Early(ends) => self.take_early(&Early::new(&ends)),
                 Control::Routes(routes) => {
                     self.note_introduced();
@@ -444,7 +430,7 @@ impl Peer {
                 Control::RestartTokens { first, tokens } => {
                     epoch.take_restart_tokens(first, &tokens);
                 }
-                Control::Addresses(addresses) => self.tunnel.take_addresses(cx, addresses),
+                Control::Addresses(addresses) => self.take_addresses(cx, addresses),
                 Control::Scheduler(number) => {
                     self.bonding.take_scheduler(&self.tunnel, arrival.standing, number)
                 }
@@ -466,6 +452,32 @@ impl Peer {
             }
         }
         Ok(())
+    }
+
+    /// Client: the gateway names the networks that it leads to.
+    fn take_networks(&mut self, cx: &mut Context<'_>, epoch: EpochId, networks: Vec<Prefix>) {
+        let Some(connector) = self.tunnel.paths.side.client_mut() else { return };
+        if connector.granted.take_networks(epoch, networks) {
+            let networks = connector.granted.networks().to_vec();
+            cx.tell(Event::Networks { peer: self.tunnel.key, networks });
+        }
+    }
+
+    /// Client: the gateway grants inner addresses, after it has named its networks.
+    fn take_lease(&mut self, cx: &mut Context<'_>, epoch: EpochId, lease: Lease) {
+        let Some(connector) = self.tunnel.paths.side.client_mut() else { return };
+        if connector.granted.end_networks(epoch) {
+            cx.tell(Event::Networks { peer: self.tunnel.key, networks: Vec::new() });
+        }
+        connector.granted.lease = Some(lease.clone());
+        cx.tell(Event::Leased { peer: self.tunnel.key, lease });
+    }
+
+    /// Client: the gateway is reached at these from now on.
+    fn take_addresses(&mut self, cx: &mut Context<'_>, addresses: Vec<SocketAddr>) {
+        if self.tunnel.manage(cx, |paths, cx| paths.take_addresses(cx, &addresses)) {
+            cx.tell(Event::Announced { peer: self.tunnel.key, addresses });
+        }
     }
 }
 

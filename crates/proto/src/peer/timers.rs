@@ -188,7 +188,7 @@ const TIMERS: &[Timer] = &[
         },
         |p, cx| p.tunnel.keep_alive(cx),
     ),
-    timer(Reason::Echo, |p, _| p.tunnel.echo_due(), |p, cx| p.tunnel.send_echo(cx)),
+    timer(Reason::Echo, |p, _| p.tunnel.echo.due(), |p, cx| p.tunnel.send_echo(cx)),
     settled(Reason::Silence, |p, _| p.tunnel.paths.list.return_due()),
     settled(Reason::Repair, |p, _| p.tunnel.late_due()),
     settled(Reason::Flow, |p, _| p.flows.due()),

@@ -7,5 +7,6 @@ pub mod control;
 pub mod epoch;
 pub mod epochs;
 pub mod index;
+pub mod restart;
 pub mod runs;
 pub mod space;

@@ -40,7 +40,7 @@ impl Tunnel {
             let names_path = lane.path.is_none() || (newest && path.is_proven());
             if names_path && lane.path != Some(path.id) {
                 lane.path = Some(path.id);
-                self.reach_changed = true;
+                self.reach.note_change();
             }
             if newest && latest && matches!(self.paths.side, Side::Gateway { .. }) {
                 path.move_from_gone();
@@ -51,7 +51,7 @@ impl Tunnel {
             let (id, proven) = (path.id, path.is_proven());
             if fresh && proven {
                 self.paths.list.activate(id);
-                self.reach_changed = true;
+                self.reach.note_change();
             }
             return Some(id);
         }
@@ -77,14 +77,14 @@ impl Tunnel {
         let id = self.paths.list.next_id();
         if instead_of.is_none() {
             lane.path = Some(id);
-            self.reach_changed = true;
+            self.reach.note_change();
         }
         let link = self.link_of(&route);
         self.manage(cx, |paths, cx| paths.add_path(cx, Path::new(id, route, link, cx.now, trust)));
         if answered {
             self.paths.list.activate(id);
+            self.reach.note_change();
         }
-        self.reach_changed |= answered;
         Some(id)
     }
 
@@ -200,7 +200,7 @@ impl Tunnel {
         if matches!(self.paths.side, Side::Gateway { .. }) {
             path.move_from_gone();
         }
-        self.reach_changed = true;
+        self.reach.note_change();
         path.note_observed(response.observed);
         if self.paths.list.active_id() == Some(id) {
             self.last_words.heard(answer.asked_at);

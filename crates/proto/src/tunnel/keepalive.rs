@@ -8,7 +8,7 @@
 //! interval may be is learned (`paths::nat`).
 
 use super::paths::Side;
-use super::paths::nat::{GRACE, INTERVAL_MAX, Next, Unanswered};
+use super::paths::nat::{GRACE, Next, Unanswered};
 use super::{Context, Tunnel};
 use crate::error::DropReason;
 use crate::id::Transport;
@@ -16,17 +16,8 @@ use crate::outbox::Route;
 use crate::path::{Path, PathId};
 use crate::session::index::Lead;
 use crate::time::{Duration, Instant};
-use crate::wire::frame::{Echo, Frame, Response};
+use crate::wire::frame::Frame;
 use crate::wire::keepalive::{ANSWER_LEN, KEEPALIVE_LEN, Keepalive, KeepaliveProof};
-
-/// An answer that is asked for later.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingEcho {
-    /// When it leaves.
-    pub(crate) due: Instant,
-    path: PathId,
-    response: Response,
-}
 
 impl Tunnel {
     /// Sends what keeps the mapping alive, when it is due.
@@ -181,33 +172,12 @@ impl Tunnel {
         true
     }
 
-    /// Gateway: answers later, by the path that the question came by; the newest counts.
-    pub(crate) fn take_echo(
-        &mut self,
-        cx: &Context<'_>,
-        path: Option<PathId>,
-        route: Route,
-        echo: Echo,
-    ) {
-        let Some(path) = path.filter(|_| self.paths.at_gateway() && echo.delay <= INTERVAL_MAX)
-        else {
-            return;
-        };
-        let response = Response { token: echo.token, observed: route.remote };
-        self.echo = Some(PendingEcho { due: cx.now + echo.delay, path, response });
-    }
-
-    /// Gateway: when an answer is due that the client asked for.
-    pub(crate) fn echo_due(&self) -> Option<Instant> {
-        self.echo.as_ref().map(|echo| echo.due)
-    }
-
-    /// Gateway: the answer that is due.
+    /// Gateway: sends the answer that is due, which the client asked for a while ago.
     pub(crate) fn send_echo(&mut self, cx: &mut Context<'_>) {
-        let Some(echo) = self.echo.take_if(|echo| echo.due <= cx.now) else { return };
-        let proven = |path: &Path| path.is_proven() && !path.is_gone();
-        if self.paths.list.get(echo.path).is_some_and(proven)
-            && let Err(reason) = self.send_frame(cx, echo.path, &Frame::Response(echo.response), 0)
+        let Some((id, response)) = self.echo.take_due(cx.now) else { return };
+        let is_proven = |path: &Path| path.is_proven() && !path.is_gone();
+        if self.paths.list.get(id).is_some_and(is_proven)
+            && let Err(reason) = self.send_frame(cx, id, &Frame::Response(response), 0)
         {
             cx.drops.count(reason);
         }

@@ -38,7 +38,7 @@ impl Tunnel {
                 Wish::SearchMtu(id) => self.search_mtu(cx, id),
                 Wish::Carry => self.carries_anew = true,
                 Wish::Activated { remote, took } => {
-                    self.reach_changed = true;
+                    self.reach.note_change();
                     cx.tell(Event::Moved { peer: self.key, remote, took });
                 }
                 Wish::Forgive(id) => self.forgive(id),
@@ -50,6 +50,16 @@ impl Tunnel {
                 Wish::Reconnect => self.reconnect(cx),
                 Wish::Attempt => self.attempt_due(cx),
             }
+        }
+    }
+
+    /// Gateway: tells the client where this node is reached, if it was not told yet.
+    pub(crate) fn announce(&mut self, cx: &mut Context<'_>) {
+        if self.paths.at_gateway()
+            && self.epochs.current.is_some()
+            && self.reach.announce(cx.now, cx.announced, &mut self.control)
+        {
+            self.send_control(cx);
         }
     }
 

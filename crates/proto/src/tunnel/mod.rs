@@ -3,7 +3,7 @@
 //!
 //! A file calls files of the groups below its own; `cargo xtask tidy` rejects circles:
 //! - `established` (answers to handshakes), `challenges` (claims and proofs of addresses);
-//! - `feedback` (about what arrived), `announce` (the gateway's addresses), `restart`, `rest` (long
+//! - `feedback` (about what arrived), `restart`, `rest` (long
 //!   idle sessions), `sharing` (paths that carry together), `retransmit`;
 //! - `paths` (which paths there are and which carries);
 //! - `connect` (a client's handshakes), `keepalive` (NAT timeouts);
@@ -12,26 +12,27 @@
 //!   `status`; and `context`.
 
 use crate::crypto::Status;
-use crate::id::{PeerKey, SessionIndex};
+use crate::id::PeerKey;
 use crate::multipath::snapshot::PathSnapshot;
-use crate::outbox::Route;
 use crate::path::PathId;
 use crate::session::control::ControlSender;
 use crate::session::epochs::Epochs;
 use crate::session::index::{EpochId, Slot};
+use crate::session::restart::Proof;
 use crate::time::Instant;
 use crate::wire::control::Lease;
+use echo::PendingEcho;
 use last_words::LastWords;
 use lost::Lost;
 use paths::PathManager;
-use restart::Proof;
+use reach::Reach;
 use zeroize::Zeroizing;
 
-pub(crate) mod announce;
 mod challenges;
 pub(crate) mod connect;
 mod context;
 pub(crate) mod datagram;
+mod echo;
 pub(crate) mod established;
 mod feedback;
 pub(crate) mod keepalive;
@@ -40,6 +41,7 @@ pub(crate) mod lost;
 mod manage;
 pub(crate) mod paths;
 pub(crate) mod probing;
+mod reach;
 pub(crate) mod rest;
 pub(crate) mod restart;
 pub(crate) mod retransmit;
@@ -80,16 +82,10 @@ pub(crate) struct Tunnel {
     /// The path in use was challenged: see [`Self::take_asked`].
     asks_active: bool,
     pub(crate) control: ControlSender,
-    /// Gateway: the version of its addresses that the client was told in this epoch.
-    announced: u32,
-    /// Gateway: by which route and index the client is reached, as the shell was told.
-    reach: Option<(Route, SessionIndex)>,
-    /// Whether that may have changed.
-    reach_changed: bool,
-    /// Gateway: how often the client was called since its session was given up.
-    calls: rest::Calls,
-    /// Gateway: an answer that the client asked for, later.
-    echo: Option<keepalive::PendingEcho>,
+    /// Gateway: how the client is reached.
+    pub(crate) reach: Reach,
+    /// Gateway: an answer that the client asked for later.
+    pub(crate) echo: PendingEcho,
     heard_at: Instant,
     pub(crate) state: PeerState,
 }
@@ -118,11 +114,8 @@ impl Tunnel {
             removed: Vec::new(),
             asks_active: false,
             control: ControlSender::default(),
-            announced: 0,
-            reach: None,
-            reach_changed: false,
-            calls: rest::Calls::default(),
-            echo: None,
+            reach: Reach::default(),
+            echo: PendingEcho::default(),
             heard_at: now,
             state: PeerState::Unestablished,
         }
@@ -153,13 +146,13 @@ impl Tunnel {
         self.lost = Lost::default();
         self.control = ControlSender::default();
         self.established = None;
-        self.echo = None;
+        self.echo = PendingEcho::default();
     }
 
     /// The session has new keys. Numbers and names that were given under the old ones are void.
     pub(crate) fn begin_epoch(&mut self) {
         self.control = ControlSender::default();
-        self.calls = rest::Calls::default();
+        self.reach.begin_epoch();
         self.last_words = LastWords::default();
         self.note_home();
     }
@@ -167,11 +160,6 @@ impl Tunnel {
     /// An authentic datagram came.
     pub(crate) const fn hear(&mut self, now: Instant) {
         self.heard_at = now;
-    }
-
-    /// Gateway: the client does not wait to be called any more.
-    pub(crate) const fn forget_reach(&mut self) {
-        self.reach = None;
     }
 
     /// Whether a path has begun to carry since the last call. Then waiting packets may leave.

@@ -10,7 +10,6 @@ use super::{Context, PeerState, Side, Tunnel};
 use crate::id::Transport;
 use crate::path::Path;
 use crate::time::{Duration, Instant};
-use crate::wire::restart::RestartNotice;
 
 /// Hundredths of the time for which a session is kept, after which the other end may have given it
 /// up: a client renews a session that must not rest, and sends nothing more by another.
@@ -20,19 +19,6 @@ const RENEWED_AT: u32 = 95;
 const RESTED_AT: u32 = 105;
 /// A machine that woke this much later than it should have slept, and may have missed a call.
 pub(crate) const SLEPT: Duration = Duration::from_secs(30);
-/// How long a gateway waits for an answer before it calls again, while there is something to send;
-/// twice as long each time, because whoever has that address now may be no client,
-const CALL_EVERY: Duration = Duration::from_secs(1);
-/// but so many times at most: to about a minute.
-const CALL_DOUBLED: u32 = 6;
-
-/// What a gateway has done to reach a client whose session it gave up.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    made: u32,
-    last: Option<Instant>,
-}
-
 /// How the silence of a session ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
@@ -78,20 +64,8 @@ impl Tunnel {
         if self.state == PeerState::Resting {
             self.connect(cx);
         } else if self.paths.at_gateway() && self.epochs.current.is_none() {
-            self.call(cx);
+            self.reach.call(cx);
         }
-    }
-
-    pub(crate) fn call(&mut self, cx: &mut Context<'_>) {
-        let Some((route, index)) = self.reach else { return };
-        let Calls { made, last } = self.calls;
-        let pause = CALL_EVERY * (1 << made.saturating_sub(1).min(CALL_DOUBLED));
-        let lately = last.is_some_and(|last| last + pause > cx.now);
-        if lately || route.socket.transport() != Transport::Udp {
-            return;
-        }
-        self.calls = Calls { made: made.saturating_add(1), last: Some(cx.now) };
-        cx.send_clear(route, &RestartNotice { index, token: cx.restart_key.token(index) }.emit());
     }
 
     /// Client: whether the gateway may have forgotten the session, which rests then.

@@ -4,13 +4,11 @@
 //! A notice changes no session: it only begins a handshake, beside a session that goes on under its
 //! old keys until the new ones are used.
 
-use super::{Context, Event, Side, Tunnel};
-use crate::crypto;
+use super::{Context, Side, Tunnel};
 use crate::error::DropReason;
-use crate::id::{PathSerial, SessionIndex};
+use crate::id::PathSerial;
 use crate::outbox::Route;
-use crate::path::Path;
-use crate::session::epoch::Epoch;
+use crate::session::restart::Proof;
 use crate::time::Duration;
 use crate::wire::control::Control;
 use crate::wire::restart::RestartNotice;
@@ -26,27 +24,6 @@ const PATIENCE_MAX: Duration = Duration::from_millis(250);
 /// How often that is doubled while there is no answer.
 const HEEDED_MAX: u32 = 5;
 
-/// What would prove that a gateway lost a session.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Proof {
-    /// Where it would come.
-    pub(crate) route: Route,
-    notice: RestartNotice,
-    /// The round trip there.
-    rtt: Option<Duration>,
-}
-
-impl Proof {
-    pub(crate) fn of(epoch: &Epoch, path: &Path) -> Option<Self> {
-        let notice = epoch.restart_proof(path.id)?;
-        Some(Self { route: path.route, notice, rtt: path.rtt.measured() })
-    }
-
-    fn is(&self, notice: &RestartNotice) -> bool {
-        self.notice.index == notice.index && crypto::same(&self.notice.token.0, &notice.token.0)
-    }
-}
-
 impl Tunnel {
     /// Gateway: hands out what will prove a restart, for the indices that it issued last.
     pub(crate) fn hand_out_restart_tokens(&mut self, cx: &Context<'_>, first: PathSerial) {
@@ -56,23 +33,6 @@ impl Tunnel {
         let issued = epoch.issued_from(first);
         let tokens = issued.into_iter().map(|index| cx.restart_key.token(index)).collect();
         self.control.push(cx.now, &Control::RestartTokens { first, tokens });
-    }
-
-    /// Gateway: tells by which way the client is reached now, for the journal that a new process
-    /// will read.
-    pub(crate) fn tell_reach(&mut self, cx: &mut Context<'_>) {
-        if !std::mem::take(&mut self.reach_changed) || !self.paths.at_gateway() {
-            return;
-        }
-        let proven = self.paths.list.active().filter(|path| path.is_proven());
-        let (Some(path), Some(epoch)) = (proven, &self.epochs.current) else { return };
-        let index = epoch.rx_serial(path.id).and_then(|s| epoch.rx.get(&s)).map(|lane| lane.index);
-        let Some(at) = index.map(|index| (path.route, index)) else { return };
-        if self.reach != Some(at) {
-            self.reach = Some(at);
-            let (route, index): (Route, SessionIndex) = at;
-            cx.tell(Event::Reached { peer: self.key, route, index });
-        }
     }
 
     /// Client: a notice came by `route`.

@@ -6,6 +6,7 @@
 //! frame can be skipped. Bit 7 of the type says that a receiver which does not know it must close.
 
 mod emit;
+mod kind;
 mod packet;
 
 use std::net::SocketAddr;
@@ -17,35 +18,11 @@ use crate::id::PathSerial;
 use crate::time::Duration;
 
 pub use emit::{emit_fragment_header, emit_padding};
+pub(crate) use packet::RETRANSMISSION_OVERHEAD;
 pub use packet::{Framing, NUMBERED_OVERHEAD, PLAIN_OVERHEAD, emit_again, packet_of};
-
-/// Type bytes.
-mod kind {
-    pub(super) const PADDING: u8 = 0x00;
-    pub(super) const FRAGMENT: u8 = 0x01;
-    pub(super) const RETRANSMISSION: u8 = 0x02;
-    pub(super) const PACKET: u8 = 0x08;
-    /// The last type of a packet.
-    pub(super) const PACKET_LAST: u8 = PACKET | PACKET_FLAGS;
-    pub(super) const FEEDBACK: u8 = 0x10;
-    pub(super) const CHALLENGE: u8 = 0x11;
-    pub(super) const RESPONSE: u8 = 0x12;
-    pub(super) const CLOSE: u8 = 0x13;
-    pub(super) const CONTROL: u8 = 0x14;
-    pub(super) const CONTROL_ACK: u8 = 0x15;
-    pub(super) const ECHO: u8 = 0x16;
-    pub(super) const LAST_FEEDBACK: u8 = 0x17;
-    pub(super) const ADVANCED: u8 = 0x18;
-    /// Set in the type of a frame that must not be skipped.
-    pub(super) const CRITICAL: u8 = 0x80;
-    /// Bits of a packet's type that are flags.
-    pub(super) const PACKET_FLAGS: u8 = 0x07;
-}
 
 /// Bytes before a piece of an inner packet: type, packet id, index.
 pub(crate) const FRAGMENT_OVERHEAD: usize = 6;
-/// Bytes before a packet that is sent again: type, serial, number.
-pub(crate) const RETRANSMISSION_OVERHEAD: usize = 9;
 /// Bytes of type and length before the body of every other frame.
 pub(crate) const TLV_OVERHEAD: usize = 3;
 /// Runs of received and missing numbers that one feedback frame may carry.

@@ -51,18 +51,17 @@ impl Granted {
         &self.known
     }
 
-    /// Whether they were told in `epoch`.
-    pub(crate) fn are_networks_told_in(&self, epoch: EpochId) -> bool {
-        self.told_in == Some(epoch)
+    /// The gateway names its networks in `epoch`. Returns whether they are others than before.
+    pub(crate) fn take_networks(&mut self, epoch: EpochId, networks: Vec<Prefix>) -> bool {
+        self.told_in = Some(epoch);
+        let is_news = self.known != networks;
+        self.known = networks;
+        is_news
     }
 
-    /// The networks are told in `epoch`. Returns those that were known before.
-    pub(crate) fn replace_networks(
-        &mut self,
-        epoch: EpochId,
-        networks: Vec<Prefix>,
-    ) -> Vec<Prefix> {
-        self.told_in = Some(epoch);
-        std::mem::replace(&mut self.known, networks)
+    /// The gateway has said all that it says before a lease. If it named no networks in `epoch`,
+    /// there are none. Returns whether that is news.
+    pub(crate) fn end_networks(&mut self, epoch: EpochId) -> bool {
+        self.told_in != Some(epoch) && self.take_networks(epoch, Vec::new())
     }
 }

@@ -1,4 +1,4 @@
-//! A client follows its gateway to where that wants to be reached.
+//! A client follows its gateway to where that wants to be reached (docs/spec/wire.md#moving).
 //!
 //! Make before break: the path in use carries until the one to the new address has answered, so a
 //! move that is announced ahead loses nothing.

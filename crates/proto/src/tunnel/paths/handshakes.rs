@@ -10,8 +10,8 @@ use crate::crypto::{Cookie, Initiator, Status, Token};
 use crate::id::{SessionIndex, SocketId, Transport};
 use crate::outbox::Route;
 use crate::session::index::{EpochId, IndexTable};
+use crate::session::restart::Proof;
 use crate::time::{Duration, Instant};
-use crate::tunnel::restart::Proof;
 use crate::wire::control::Prefix;
 use crate::wire::handshake::ResponsePart;
 

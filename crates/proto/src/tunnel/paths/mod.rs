@@ -61,6 +61,16 @@ pub(crate) enum Side {
     Client(Box<Connector>),
 }
 
+impl Side {
+    /// What this node remembers as a client, to change.
+    pub(crate) fn client_mut(&mut self) -> Option<&mut Connector> {
+        match self {
+            Self::Client(connector) => Some(connector),
+            Self::Gateway { .. } => None,
+        }
+    }
+}
+
 /// What the path manager wants to be done.
 #[derive(Debug)]
 pub(crate) enum Wish {

@@ -2,7 +2,7 @@
 //! (docs/spec/wire.md#inner-packets). The receiver uses the number to restore the order or to
 //! recognise copies.
 
-use super::{RETRANSMISSION_OVERHEAD, kind};
+use super::kind;
 use crate::error::DropReason;
 use crate::id::PathSerial;
 use crate::wire::cursor::Reader;
@@ -12,6 +12,8 @@ pub const PLAIN_OVERHEAD: usize = 1;
 /// Bytes before an inner packet with a number: type, bucket, sequence. The first packet of a bucket
 /// under new keys has epoch and end in place of the sequence.
 pub const NUMBERED_OVERHEAD: usize = 6;
+/// Bytes before a packet that is sent again: type, serial, number.
+pub(crate) const RETRANSMISSION_OVERHEAD: usize = 9;
 
 /// Flags in the type of a packet frame.
 mod flag {

@@ -1,0 +1,21 @@
+//! The type bytes of frames (docs/spec/wire.md#3-frames).
+
+pub(super) const PADDING: u8 = 0x00;
+pub(super) const FRAGMENT: u8 = 0x01;
+pub(super) const RETRANSMISSION: u8 = 0x02;
+pub(super) const PACKET: u8 = 0x08;
+/// The last type of a packet.
+pub(super) const PACKET_LAST: u8 = PACKET | PACKET_FLAGS;
+pub(super) const FEEDBACK: u8 = 0x10;
+pub(super) const CHALLENGE: u8 = 0x11;
+pub(super) const RESPONSE: u8 = 0x12;
+pub(super) const CLOSE: u8 = 0x13;
+pub(super) const CONTROL: u8 = 0x14;
+pub(super) const CONTROL_ACK: u8 = 0x15;
+pub(super) const ECHO: u8 = 0x16;
+pub(super) const LAST_FEEDBACK: u8 = 0x17;
+pub(super) const ADVANCED: u8 = 0x18;
+/// Set in the type of a frame that must not be skipped.
+pub(super) const CRITICAL: u8 = 0x80;
+/// Bits of a packet's type that are flags.
+pub(super) const PACKET_FLAGS: u8 = 0x07;
