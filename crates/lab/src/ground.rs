@@ -1,12 +1,12 @@
-//! What a story stands on: the acts and measurements of which every scenario is made.
+//! The test backend of a scenario: the actions and measurements of which every scenario is made.
 //!
-//! A scenario is told once, over a [`Ground`]. One ground is real hosts between namespaces with the
-//! real binary, the other the production core in virtual time; both return the same plain values,
-//! so that a figure means the same wherever it was taken.
+//! A scenario is written once, over the trait [`Ground`]. One backend runs the real binary on real
+//! hosts in namespaces. The other runs the production core in virtual time. Both return the same
+//! plain values, so a figure has the same meaning in both.
 //!
-//! What this decides: what there is to do and to measure, and how figures follow from arrivals.
-//! What it refuses to know: who carries it out, and what a scenario makes of it. Times are in
-//! nanoseconds on the ground's own clock.
+//! This module defines the actions and measurements, and computes figures from arrivals. It does
+//! not know which backend runs, nor the scenario's verdict. Times are in nanoseconds on the
+//! backend's own clock.
 
 mod act;
 mod call;
@@ -27,34 +27,34 @@ pub use transfer::{Segments, Transfer, WhileUp};
 use crate::arrivals::Gap;
 use crate::emu::{MS, SECOND};
 
-/// Where a story is told.
+/// A backend that runs scenarios.
 pub trait Ground {
-    /// Whether time costs time.
+    /// Whether the backend runs in real time.
     fn clock(&self) -> Clock;
 
-    /// Lets time pass in which the story does nothing.
+    /// Waits without traffic.
     ///
     /// # Errors
-    /// See [`Trouble`]; so for all that follows.
+    /// See [`Trouble`], as for all methods below.
     fn pause(&mut self, length_ns: u64) -> Result<(), Trouble>;
 
-    /// Measures round trips from the client to the server on each of these routes, at the same
-    /// time, so that what befalls one befalls the others.
+    /// Measures round trips from the client to the server on each of these routes at the same time,
+    /// so that they see the same conditions.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn ping(&mut self, routes: &[Route], pings: Pings) -> Result<Vec<RoundTrips>, Trouble>;
 
-    /// Lets steady flows run at the same time through the tunnel, and acts in them at the times of
-    /// the script, which are in order and count from when the last of the flows is taken up. An act
-    /// that is due after the longest flow's end is not done. One result for each flow; the acts
-    /// stand in each of them.
+    /// Runs steady flows at the same time through the tunnel, and does the acts of the script at
+    /// their times. The times are in order and count from the moment when the last flow has begun.
+    /// An act that is due after the end of the longest flow is not done. Returns one result for
+    /// each flow; each result contains the acts.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn flows(&mut self, flows: &[Flow], script: &[Cue]) -> Result<Vec<FlowRun>, Trouble>;
 
-    /// The same with one flow.
+    /// Like [`Self::flows`], for one flow.
     ///
     /// # Errors
     /// See [`Trouble`].
@@ -62,10 +62,11 @@ pub trait Ground {
         Ok(self.flows(&[flow], script)?.pop().unwrap_or_default())
     }
 
-    /// Downloads from the server to the client and acts on the way; `listen` hears how it goes.
+    /// Downloads from the server to the client and does the acts of the script. `listen` is called
+    /// with the progress.
     ///
     /// # Errors
-    /// See [`Trouble`]. A download that does not end is none.
+    /// See [`Trouble`]. A download that does not end is no error.
     fn download(
         &mut self,
         download: Download,
@@ -73,12 +74,12 @@ pub trait Ground {
         listen: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Transfer, Trouble>;
 
-    /// Opens TCP connections of several kinds at the same time and acts meanwhile, until each has
-    /// ended or broken, or `limit_ns` have passed. A list for each kind. An outage that has begun
-    /// by then is ended, if the script would have.
+    /// Opens TCP connections of several kinds at the same time and does the acts of the script,
+    /// until each connection has ended or broken, or `limit_ns` have passed. Returns a list for
+    /// each kind. If an outage lasts beyond that time, it is ended as the script would end it.
     ///
     /// # Errors
-    /// See [`Trouble`]. A connection that breaks is none.
+    /// See [`Trouble`]. A connection that breaks is no error.
     fn connect(
         &mut self,
         kinds: &[Connections],
@@ -86,12 +87,13 @@ pub trait Ground {
         script: &[Cue],
     ) -> Result<Vec<Vec<Transfer>>, Trouble>;
 
-    /// Lets client and server talk, with TCP connections of several kinds beside, and acts
-    /// meanwhile. It ends with the talk: connections that go on then are given up. Times of the
-    /// script count from the beginning.
+    /// Runs a call between client and server, with TCP connections of several kinds beside it, and
+    /// does the acts of the script. It ends with the call: connections that are still open then are
+    /// given up. Times of the script count from the beginning.
     ///
     /// # Errors
-    /// See [`Trouble`]. A connection that breaks is none, nor is a talk in which nothing is heard.
+    /// See [`Trouble`]. A connection that breaks is no error, nor is a call in which no
+    /// packet arrives.
     fn call(
         &mut self,
         call: Call,
@@ -102,7 +104,8 @@ pub trait Ground {
         Ok((run, transfers))
     }
 
-    /// The same with one flow of datagrams beside, if there is one. It begins with the call.
+    /// Like [`Self::call`], with at most one flow of datagrams beside it, which begins with the
+    /// call.
     ///
     /// # Errors
     /// As above.
@@ -114,13 +117,13 @@ pub trait Ground {
         script: &[Cue],
     ) -> Result<Beside, Trouble>;
 
-    /// Carries one flow of datagrams through the tunnel, as long as it is asked for.
+    /// Runs one flow of datagrams through the tunnel, for its whole length.
     ///
     /// # Errors
-    /// See [`Trouble`]. One of which nothing is ever heard is none.
+    /// See [`Trouble`]. A flow of which no datagram arrives is no error.
     fn pour(&mut self, datagrams: Datagrams) -> Result<DatagramsRun, Trouble>;
 
-    /// The same as [`Self::connect`] with an interactive session.
+    /// Like [`Self::connect`], with an interactive session.
     ///
     /// # Errors
     /// As above.
@@ -131,27 +134,26 @@ pub trait Ground {
         script: &[Cue],
     ) -> Result<SessionRun, Trouble>;
 
-    /// The most bytes that both ends of the tunnel together held for others in the outages since
-    /// the last call; `None` where nobody can be asked.
+    /// The most bytes that both tunnel ends together kept for connections in the outages since the
+    /// last call; `None` if the backend cannot tell.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn held_bytes_max(&mut self) -> Result<Option<u64>, Trouble>;
 
-    /// Breaks something on purpose, from now on.
+    /// Breaks something on purpose from now on.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn harm(&mut self, harm: Harm) -> Result<(), Trouble>;
 
-    /// Lets time pass and counts what passes the client's cards meanwhile.
+    /// Waits, and counts the packets that pass the client's interfaces meanwhile.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble>;
 
-    /// Does something while nobody says anything; from then on the server calls every client of the
-    /// ground.
+    /// Does an act while there is no traffic. From then on the server calls every client.
     ///
     /// # Errors
     /// See [`Trouble`].
@@ -163,38 +165,38 @@ pub trait Ground {
     /// See [`Trouble`].
     fn gateway_work(&mut self) -> Result<Work, Trouble>;
 
-    /// Lets the client end and begin anew, as after a start of its host: how long, in nanoseconds,
-    /// until the server has answered it through the tunnel; `None` if not within the limit.
+    /// Restarts the client, as after a reboot of its host. Returns the nanoseconds until the server
+    /// has answered it through the tunnel; `None` if that took longer than the limit.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn begin_anew(&mut self, limit_ns: u64) -> Result<Option<u64>, Trouble>;
 
-    /// What the client says that its data goes by; `None` when by nothing.
+    /// The transport that the client reports for its data; `None` if it reports none.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn transport(&mut self) -> Result<Option<Transport>, Trouble>;
 
-    /// What came to one end of the tunnel so far by each path of the session, and what telling the
-    /// other end of it has cost; by all paths together where that end does not say it of each, and
-    /// nothing where nobody can be asked.
+    /// Bytes that arrived at one tunnel end so far on each path of the session, and the cost of
+    /// feedback about them. One entry for all paths together if that end does not count each; an
+    /// empty list if the backend cannot tell.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn reported(&mut self, at: Receiver) -> Result<Vec<Reported>, Trouble>;
 
-    /// Does something while nothing flows.
+    /// Does an act while there is no traffic.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn act(&mut self, act: Act) -> Result<Moment, Trouble>;
 }
 
-/// A talk, the connections beside it by their kinds, and the flow of datagrams if there was one.
+/// A call, the connections beside it by their kinds, and the flow of datagrams if there was one.
 pub type Beside = (CallRun, Vec<Vec<Transfer>>, Option<DatagramsRun>);
 
-/// What passed the client's cards, both ways.
+/// Packets that passed the client's interfaces in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overheard {
     /// Packets of the tunnel.
@@ -203,129 +205,129 @@ pub struct Overheard {
     pub bytes: u64,
 }
 
-/// What came and left by a path, and what telling the other end of it cost.
+/// Traffic of a path, and the cost of feedback about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// What names the path at its end.
+    /// Identifies the path at its end.
     pub path: u64,
-    /// What came by it, in bytes of UDP payload.
+    /// Received bytes of UDP payload.
     pub came_bytes: u64,
-    /// What left by it.
+    /// Sent bytes of UDP payload.
     pub left_bytes: u64,
-    /// Inner packets among that which had left before, by this path or another.
+    /// Inner packets in `left_bytes` that were retransmissions, of this path or another.
     pub left_again: u64,
-    /// Layer-3 bytes of the datagrams that did nothing but tell of it.
+    /// Layer-3 bytes of the datagrams that carried nothing but feedback.
     pub feedback_bytes: u64,
-    /// For how long it has sent without segmentation, or with a short last segment, because
-    /// segmented sends lost more; in nanoseconds.
+    /// Time without segmented sends, or with a short last segment, because segmented sends lost
+    /// more; in nanoseconds.
     pub fallback_ns: Option<u64>,
 }
 
 /// Packets and processor time of a gateway since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Packets of the tunnel that it sent to its clients or they to it.
+    /// Packets of the tunnel between it and its clients.
     pub packets: u64,
-    /// Its processor time, in nanoseconds; `None` in virtual time, where work takes none.
+    /// Its processor time, in nanoseconds; `None` in virtual time, where work takes no time.
     pub cpu_ns: Option<u64>,
 }
 
 /// A client that was called by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Called {
-    /// How long after the first call the first one came, in nanoseconds, if one did.
+    /// Time from the first call to the first call that arrived, in nanoseconds, if one did.
     pub reached_ns: Option<u64>,
-    /// Calls that never came.
+    /// Calls that never arrived.
     pub lost: u64,
 }
 
-/// How everybody is called. Times are in nanoseconds.
+/// How the server calls all clients. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Calling {
-    /// What is done just before the first call.
+    /// The act just before the first call.
     pub act: Act,
     /// Time between two calls.
     pub every_ns: u64,
-    /// For how long.
+    /// For this time.
     pub length_ns: u64,
-    /// How long after the first call each client says a word of its own, if it does.
+    /// Time from the first call until each client sends a packet of its own, if it does.
     pub word_ns: Option<u64>,
 }
 
-/// Whether time costs time.
+/// Whether a backend runs in real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// It does: stories are short.
+    /// It does: scenarios are short.
     Real,
-    /// It does not: a silence may last as long as it does in life.
+    /// It does not: a silence may last as long as in real life.
     Virtual,
 }
 
-/// Why a story could not be told to its end.
+/// The reason why a scenario could not be run to its end.
 #[derive(Debug)]
 pub enum Trouble {
-    /// What is under test broke down: a bad result, but a result.
+    /// The program under test failed: a bad result, but a result.
     UnderTest(String),
-    /// The lab itself could not: no result.
+    /// The lab itself failed: no result.
     Lab(anyhow::Error),
 }
 
-/// Which way packets take to the server.
+/// The route of packets to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Through the tunnel.
     Tunnelled,
-    /// Over the very same link, without it.
+    /// Over the same link, without the tunnel.
     Open,
 }
 
-/// What can be broken.
+/// A fault that can be caused on purpose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Harm {
-    /// The link turns this share of the bits it delivers.
+    /// The link flips this share of the bits that it delivers.
     BitErrors(f64),
-    /// Every network that the client moves to swallows everything.
+    /// Every network that the client moves to drops all packets.
     DeadEnds,
-    /// The gateway's name leads for ever to where it is now.
+    /// The gateway's name always resolves to its present address, even after a move.
     StaleName,
     /// Both ends of the tunnel mangle segmented sends.
     Segments(Mangled),
 }
 
-/// Which segmented sends are mangled, and what is lost by that.
+/// The segmented sends that are mangled, and what is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mangled {
-    /// Those whose last segment is as long as the others are lost whole.
+    /// Sends whose last segment is as long as the others are lost whole.
     EqualRuns,
-    /// Those lose their last segment.
+    /// The same sends lose their last segment.
     FullLast,
-    /// Each send of so many is lost whole.
+    /// One send in this number is lost whole.
     EveryNth(u32),
 }
 
 /// A series of pings.
 #[derive(Clone, Copy, Debug)]
 pub struct Pings {
-    /// How many.
+    /// Number of pings.
     pub count: u32,
-    /// Time between two, in nanoseconds.
+    /// Time between two pings, in nanoseconds.
     pub interval_ns: u64,
 }
 
 /// A steady flow of datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    /// Who receives it.
+    /// The receiver.
     pub to: Receiver,
-    /// How long its sender is silent before the first.
+    /// Silence of the sender before the first datagram.
     pub silence_ns: u64,
-    /// How many.
+    /// Number of datagrams.
     pub count: u32,
-    /// Time between two.
+    /// Time between two datagrams.
     pub interval_ns: u64,
 }
 
-/// Who receives a flow; the other one sends it.
+/// The receiver of a flow; the other side sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
     /// The client, over its downlink.
@@ -337,37 +339,37 @@ pub enum Receiver {
 /// A download.
 #[derive(Clone, Copy, Debug)]
 pub struct Download {
-    /// Over which route.
+    /// The route.
     pub route: Route,
     /// Bytes.
     pub length: u64,
-    /// After what time it is given up, in nanoseconds.
+    /// Time after which it is given up, in nanoseconds.
     pub limit_ns: u64,
-    /// What downloads.
+    /// The downloading program.
     pub by: Downloader,
 }
 
-/// What downloads. In virtual time it is one connection, whatever is asked for.
+/// The downloading program. In virtual time it is always one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downloader {
     /// One connection, one request.
     Fetch,
-    /// As a browser does: several connections at once that are kept alive, each with one request
-    /// after the other for a part of the file. One that breaks ends the download.
+    /// As a browser does: several persistent connections, each with one request after the other for
+    /// a part of the file. If one breaks, the download ends.
     Browser,
 }
 
-/// What is heard of a download while it goes on.
+/// News of a download in progress.
 #[derive(Clone, Copy, Debug)]
 pub enum Heard<'a> {
-    /// It has come this far.
+    /// Its progress.
     Progress {
         /// When.
         at_ns: u64,
         /// Bytes so far.
         bytes: u64,
     },
-    /// Something was done.
+    /// An act was done.
     Done(&'a Moment),
 }
 
@@ -375,46 +377,46 @@ pub enum Heard<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoundTrips(pub Vec<Option<u64>>);
 
-/// How a flow went.
+/// The result of a flow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowRun {
     /// Datagrams that never arrived.
     pub lost: u64,
-    /// When nothing arrived, from the beginning to the end.
+    /// Periods without arrivals, from the beginning to the end.
     pub gaps: Vec<Gap>,
     /// When it should have ended.
     pub end_ns: u64,
-    /// What was done in it.
+    /// Acts in it.
     pub moments: Vec<Moment>,
-    /// What the tunnel adds to each datagram, in bytes; outer IP and UDP headers are not counted.
+    /// Bytes that the tunnel adds to each datagram; outer IP and UDP headers are not counted.
     pub added_bytes: Vec<f64>,
 }
 
 impl Flow {
-    /// Payload of each datagram in bytes: that of the papers.
+    /// Payload of each datagram in bytes, as in the papers.
     pub const BYTES: u16 = 125;
-    /// The usual time between two: with 125 bytes, the 1 Mbit/s of the papers.
+    /// The usual time between two datagrams: with 125 bytes, the 1 Mbit/s of the papers.
     pub const INTERVAL_NS: u64 = MS;
-    /// How long after its regular end late datagrams are waited for.
+    /// How long after its regular end late datagrams are awaited.
     pub const PATIENCE_NS: u64 = SECOND;
 
-    /// A flow to the client that lasts so long.
+    /// A flow to the client of this length.
     pub const fn lasting(length_ns: u64) -> Self {
         Self::after(0, length_ns)
     }
 
-    /// A flow to the client that lasts so long after so much silence.
+    /// A flow to the client of this length after this silence.
     pub const fn after(silence_ns: u64, length_ns: u64) -> Self {
         let (to, interval_ns) = (Receiver::Client, Self::INTERVAL_NS);
         Self { to, silence_ns, count: (length_ns / interval_ns) as u32, interval_ns }
     }
 
-    /// The same flow the other way.
+    /// The same flow in the other direction.
     pub const fn upwards(self) -> Self {
         Self { to: Receiver::Server, ..self }
     }
 
-    /// The same length of flow with a datagram every so often.
+    /// A flow of the same length with this time between datagrams.
     pub const fn every(self, interval_ns: u64) -> Self {
         let length_ns = self.count as u64 * self.interval_ns;
         Self { count: (length_ns / interval_ns) as u32, interval_ns, ..self }
@@ -434,18 +436,18 @@ impl Download {
 }
 
 impl RoundTrips {
-    /// Those that there are, in microseconds.
+    /// Those that arrived, in microseconds.
     pub fn microseconds(&self) -> Vec<f64> {
         self.0.iter().flatten().map(|ns| *ns as f64 / 1e3).collect()
     }
 
-    /// Those that there are, in milliseconds.
+    /// Those that arrived, in milliseconds.
     pub fn milliseconds(&self) -> Vec<f64> {
         self.0.iter().flatten().map(|ns| ms(*ns)).collect()
     }
 
-    /// What each is longer than its counterpart of another series, in microseconds; pairs of which
-    /// one was lost are left out.
+    /// The difference of each to its counterpart in another series, in microseconds. Pairs with a
+    /// lost ping are left out.
     pub fn longer_than(&self, other: &Self) -> Vec<f64> {
         let pairs = self.0.iter().zip(&other.0);
         pairs
@@ -456,13 +458,13 @@ impl RoundTrips {
 }
 
 impl FlowRun {
-    /// A flow of which `gaps` are the standstills between the `first` and the `last` arrival.
+    /// A flow whose `gaps` are the pauses between the `first` and the `last` arrival.
     pub fn new(start_ns: u64, end_ns: u64, arrived: Option<(u64, u64)>, gaps: Vec<Gap>) -> Self {
         let gaps = enclosed(start_ns, end_ns, arrived, gaps);
         Self { gaps, end_ns, ..Self::default() }
     }
 
-    /// How long data stood still after each act, in milliseconds, up to the next act at most.
+    /// The longest pause after each act, in milliseconds, up to the next act at most.
     pub fn still_ms(&self) -> Vec<f64> {
         let still = |(at, until): (usize, u64)| {
             ms(Gap::longest_within(&self.gaps, self.moments[at].done_ns, until))
@@ -470,8 +472,8 @@ impl FlowRun {
         self.windows().map(still).collect()
     }
 
-    /// How long data stood still around each act, in milliseconds, from when the old address
-    /// carried no more: it contains the time in which the client notices.
+    /// The pause around each act, in milliseconds, from the moment when the old address carried no
+    /// more. It includes the time in which the client notices.
     pub fn still_from_loss_ms(&self) -> Vec<f64> {
         let still = |(at, until): (usize, u64)| {
             ms(Gap::longest_within(&self.gaps, self.moments[at].began_ns, until))
@@ -479,7 +481,7 @@ impl FlowRun {
         self.windows().map(still).collect()
     }
 
-    /// How long it took until the first datagram after each act, in milliseconds.
+    /// Time from each act to the first datagram after it, in milliseconds.
     pub fn back_ms(&self) -> Vec<f64> {
         let back = |(at, until): (usize, u64)| {
             let from_ns = self.moments[at].done_ns;
@@ -490,8 +492,8 @@ impl FlowRun {
         self.windows().map(back).collect()
     }
 
-    /// From the new address being usable to the first packet of the tunnel that comes there, for
-    /// each act, in milliseconds; where none came, up to the next act.
+    /// For each act, time from when the new address is usable to the first tunnel packet that
+    /// arrives there, in milliseconds. If none arrived, up to the next act.
     pub fn resumption_ms(&self) -> Vec<f64> {
         let seen = |(at, until): (usize, u64)| {
             let moment = &self.moments[at];
@@ -500,8 +502,8 @@ impl FlowRun {
         self.windows().map(seen).collect()
     }
 
-    /// From the first packet of the tunnel that leaves from there to the first that comes; where
-    /// none came, up to the next act.
+    /// Time from the first tunnel packet that leaves the new address to the first that arrives
+    /// there. If none arrived, up to the next act.
     pub fn signalling_ms(&self) -> Vec<f64> {
         let seen = |(at, until): (usize, u64)| {
             let moment = &self.moments[at];
@@ -511,8 +513,8 @@ impl FlowRun {
         self.windows().map(seen).collect()
     }
 
-    /// Notes for each act the first packets that left and came after it. `passed` says when each
-    /// packet of the tunnel passed the client's card, in order, and whether it came.
+    /// Notes for each act the first packets that left and arrived after it. `passed` returns when
+    /// each tunnel packet passed the client's interface, in order, and whether it arrived.
     pub fn see(&mut self, mut passed: impl FnMut(&Moment) -> Vec<(u64, bool)>) {
         let windows: Vec<_> = self.windows().collect();
         for (at, until) in windows {
@@ -527,7 +529,7 @@ impl FlowRun {
         }
     }
 
-    /// Each act, and when what it is to blame for ends.
+    /// Each act, and the end of the time that counts as its effect.
     fn windows(&self) -> impl Iterator<Item = (usize, u64)> {
         (0..self.moments.len()).map(|at| {
             let next = self.moments.get(at + 1);
@@ -536,7 +538,7 @@ impl FlowRun {
     }
 }
 
-/// The standstills between arrivals, with those before the first and after the last.
+/// The pauses between arrivals, with those before the first and after the last.
 pub(crate) fn enclosed(
     start_ns: u64,
     end_ns: u64,

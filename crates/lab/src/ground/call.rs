@@ -1,8 +1,8 @@
-//! Client and server talk by datagrams, at a steady pace, beside what else they carry; and what a
-//! listener makes of what came.
+//! A call: client and server exchange datagrams at a constant rate beside other traffic, and a
+//! listener's quality follows from the delays.
 //!
-//! Decides what is said and how figures follow from how long each datagram took. What it refuses to
-//! know: who carries it out. Delays are one way: both ends read one clock.
+//! This module defines the content, and computes figures from the delay of each datagram. It does
+//! not know the backend. Delays are one-way: both ends read one clock.
 
 use super::ms;
 use crate::emu::MS;
@@ -12,43 +12,42 @@ const INNER_HEADERS: usize = 28;
 /// The least and the most bytes that a tunnel adds to a packet.
 const ADDED: (usize, usize) = (20, 48);
 
-/// What is said.
+/// The content of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talk {
-    /// Two people: either end sends G.711 in RTP, 160 bytes of voice behind the 12 of RFC 3550,
+    /// A phone call: each end sends G.711 in RTP, 160 bytes of voice after the 12 of RFC 3550,
     /// every 20 ms (RFC 3551, 4.5.14).
     Voice,
-    /// The client asks, the server sends each question back. Nothing of RTP is in them, and only
-    /// its port tells that anybody waits for it.
+    /// The client sends requests, and the server returns each. They are not RTP; only their port
+    /// shows that somebody waits for them.
     Echo {
-        /// Time between two questions, in nanoseconds.
+        /// Time between two requests, in nanoseconds.
         every_ns: u64,
         /// UDP payload of each, in bytes, at least 28.
         bytes: u16,
     },
 }
 
-/// A talk between client and server, through the tunnel.
+/// A call between client and server, through the tunnel.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// What is said.
+    /// Its content.
     pub talk: Talk,
-    /// How long nothing is said at first, in nanoseconds.
+    /// Silence before it, in nanoseconds.
     pub silence_ns: u64,
-    /// For how long, in nanoseconds.
+    /// Its length, in nanoseconds.
     pub length_ns: u64,
 }
 
-/// How a talk went: how long each datagram took, in nanoseconds, in the order of sending; `None`
-/// where it never came.
+/// The result of a call: the delay of each datagram in nanoseconds, in the order of sending; `None`
+/// if it never arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallRun {
     /// From the client to the server.
     pub up: Vec<Option<u64>>,
     /// From the server to the client.
     pub down: Vec<Option<u64>>,
-    /// Datagrams of the tunnel that left either end of it and carry, by their length, one of the
-    /// talk's.
+    /// Datagrams of the tunnel, from either end, that carry one of the call's by their length.
     pub carriers: u64,
 }
 
@@ -61,8 +60,8 @@ impl Talk {
         }
     }
 
-    /// Whether a datagram of the tunnel with so many bytes of UDP payload carries one of the
-    /// talk's, and nothing else: what a tunnel adds to a packet is within some bounds.
+    /// Whether a tunnel datagram with this UDP payload carries one datagram of the call and nothing
+    /// else: the bytes that a tunnel adds to a packet are bounded.
     pub fn is_carried_in(self, payload: usize) -> bool {
         let inner = usize::from(self.bytes()) + INNER_HEADERS;
         (inner + ADDED.0..=inner + ADDED.1).contains(&payload)
@@ -78,14 +77,14 @@ impl Talk {
 }
 
 impl Call {
-    /// The server's port of a talk that is no voice.
+    /// The server's port of a call that is not RTP.
     pub const ECHO_PORT: u16 = 7_007;
-    /// How long after its regular end late datagrams are waited for.
+    /// How long after its regular end late datagrams are awaited.
     pub const PATIENCE_NS: u64 = 1_000 * MS;
-    /// How long after the fastest a datagram is played: what is later is of no use.
+    /// The player's wait after the fastest datagram. A later datagram is useless.
     pub const PLAY_OUT_NS: u64 = 60 * MS;
 
-    /// How many datagrams an end sends that speaks first.
+    /// Datagrams that the end sends that begins.
     pub const fn count(&self) -> u32 {
         (self.length_ns / self.talk.interval_ns()) as u32
     }
@@ -97,20 +96,20 @@ impl Call {
 }
 
 impl CallRun {
-    /// Datagrams that never came, both ways.
+    /// Datagrams that never arrived, in both directions.
     pub fn lost(&self) -> u64 {
         self.ways().flatten().filter(|delay| delay.is_none()).count() as u64
     }
 
-    /// Datagrams that were not there when they had to be played: never, or more than
+    /// Datagrams that were missing when they had to be played: never received, or more than
     /// [`Call::PLAY_OUT_NS`] later than the fastest of their direction.
     pub fn late(&self) -> u64 {
         self.ways().map(late).sum()
     }
 
-    /// When those were sent that were not there when they had to be played by who heard `alone`
-    /// before, the fastest of their direction: in nanoseconds from the beginning, with one every
-    /// `interval_ns`.
+    /// When the datagrams were sent that were missing when they had to be played. The fastest delay
+    /// of each direction is that of the run `alone`. In nanoseconds from the beginning, with one
+    /// datagram every `interval_ns`.
     pub fn late_beside(&self, alone: &Self, interval_ns: u64) -> Vec<u64> {
         let ways = self.ways().zip(alone.ways());
         let late = ways.flat_map(|(delays, alone)| {
@@ -121,37 +120,35 @@ impl CallRun {
         late.map(|number: u64| number * interval_ns).collect()
     }
 
-    /// What was sent beyond one datagram of the tunnel for each of the talk's, as a share of those;
-    /// `None` where nobody looked.
+    /// Tunnel datagrams beyond one for each of the call's, as a share of these; `None` if nobody
+    /// counted.
     pub fn extra_share(&self) -> Option<f64> {
         let said = self.ways().map(<[_]>::len).sum::<usize>();
         (said > 0 && self.carriers > 0).then(|| self.carriers as f64 / said as f64 - 1.0)
     }
 
-    /// How long those that came took, both ways, in milliseconds.
+    /// The delays of datagrams that arrived, in both directions, in milliseconds.
     pub fn delays_ms(&self) -> Vec<f64> {
         self.ways().flatten().flatten().map(|ns| ms(*ns)).collect()
     }
 
-    /// From each question to its answer, in milliseconds, of those that were answered.
+    /// Time from each request to its reply, in milliseconds, if it was answered.
     pub fn round_trips_ms(&self) -> Vec<f64> {
         let pairs = self.up.iter().zip(&self.down);
         pairs.filter_map(|(up, down)| Some(ms((*up)? + (*down)?))).collect()
     }
 
     /// The interarrival jitter of RFC 3550, section 6.4.1, at the end of the worse direction, in
-    /// milliseconds; `None` where too little came.
+    /// milliseconds; `None` if too few datagrams arrived.
     pub fn jitter_ms(&self) -> Option<f64> {
         self.ways().map(jitter_ms).collect::<Option<Vec<_>>>()?.into_iter().reduce(f64::max)
     }
 
-    /// How the worse direction sounds, as a mean opinion score from 1 to 4.5; `None` where nothing
-    /// came.
+    /// The mean opinion score of the worse direction, from 1 to 4.5; `None` if nothing arrived.
     ///
     /// By the E-model (ITU-T G.107) in the form of Cole and Rosenbluth ("Voice over IP performance
-    /// monitoring", 2001, sections 3 and 4) for G.711 with concealment: what is lost and what is
-    /// late count alike, and the delay is that of the network, of the packet's 20 ms, and of the
-    /// wait for its turn to be played.
+    /// monitoring", 2001, sections 3 and 4) for G.711 with concealment. Lost and late packets count
+    /// alike. The delay is that of the network, of the packet's 20 ms, and of the player's wait.
     pub fn mos(&self) -> Option<f64> {
         self.ways().map(mos).collect::<Option<Vec<_>>>()?.into_iter().reduce(f64::min)
     }

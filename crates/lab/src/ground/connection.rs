@@ -1,7 +1,7 @@
-//! TCP connections whose ends are real or modelled, what is said over them, and what became of it.
+//! TCP connections with real or modelled ends, the data over them, and their results.
 //!
-//! Decides what a story may ask for: who says how much how fast, how each end behaves, and what
-//! counts as an outage. What it refuses to know: who carries it out.
+//! This module defines what a scenario may ask for: the amount and pace of data, the behaviour of
+//! each end, and what counts as an outage. It does not know the backend.
 
 use super::{Receiver, Route, Transfer};
 use crate::emu::{MS, SECOND};
@@ -9,35 +9,34 @@ use crate::emu::{MS, SECOND};
 /// TCP connections of one kind, which the client opens to the server at the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Connections {
-    /// Over which route.
+    /// The route.
     pub route: Route,
-    /// To which of the server's addresses, below [`Self::SERVERS`]; by the open route there is
-    /// one.
+    /// The server's address, below [`Self::SERVERS`]; on the open route there is one.
     pub server: u8,
-    /// How many.
+    /// Number of connections.
     pub count: u32,
-    /// Who receives; the other one sends.
+    /// The receiver; the other side sends.
     pub to: Receiver,
     /// Bytes over each.
     pub length: u64,
-    /// How fast they are said.
+    /// The pace of the sender's program.
     pub pace: Pace,
-    /// By what both ends control their rate.
+    /// The congestion control of both ends.
     pub congestion: Congestion,
     /// When the server gives up.
     pub patience: Patience,
 }
 
-/// How fast the sender's program speaks.
+/// The pace of the sender's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// As fast as TCP takes it.
     Full,
-    /// So many bytes every so many nanoseconds; what TCP did not take in time follows at once.
+    /// This number of bytes at a time. Bytes that TCP did not take in time follow at once.
     Pieces {
         /// Bytes.
         bytes: u32,
-        /// Nanoseconds.
+        /// Time between two pieces, in nanoseconds.
         every_ns: u64,
     },
 }
@@ -49,77 +48,76 @@ pub enum Congestion {
     Reno,
     /// CUBIC (RFC 9438).
     Cubic,
-    /// BBR, of the version that the kernel has.
+    /// BBR, in the kernel's version.
     Bbr,
 }
 
-/// When the server's end gives a silent client up.
+/// When the server gives up a silent client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patience {
-    /// After so many retransmissions (`tcp_retries2`); the kernel's 15 where nothing is said. Holds
-    /// for all connections of the server at that time.
+    /// After this number of retransmissions (`tcp_retries2`); by default the kernel's 15. Holds for
+    /// all connections of the server at that time.
     pub retries: Option<u32>,
-    /// After keep-alives as in [`KeepAlive::THESIS`] that were not answered; otherwise it asks
-    /// never.
+    /// After unanswered keepalives as in [`KeepAlive::THESIS`]; otherwise it sends none.
     pub keeps_alive: bool,
 }
 
-/// Keep-alives of one end (RFC 9293, section 3.8.4).
+/// Keepalives of one end (RFC 9293, section 3.8.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     /// Silence before the first one, in seconds.
     pub time_s: u64,
-    /// Between two, in seconds.
+    /// Time between two, in seconds.
     pub interval_s: u64,
-    /// How many without an answer end the connection.
+    /// Number of unanswered keepalives that ends the connection.
     pub probes: u32,
 }
 
-/// An interactive session over one connection: the client types lines and sees each come back, the
-/// server says something of its own every so often. Both know exactly what is to come.
+/// An interactive session over one connection. The client types lines and sees each come back, and
+/// the server sends lines of its own. Both know exactly which bytes to expect.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
     /// Lines typed before the pause.
     pub before: u32,
-    /// How long nothing is typed, in nanoseconds.
+    /// Pause without typing, in nanoseconds.
     pub pause_ns: u64,
     /// Lines typed after it.
     pub after: u32,
-    /// Between two lines typed, in nanoseconds.
+    /// Time between two typed lines, in nanoseconds.
     pub typed_every_ns: u64,
-    /// Lines that the server says by itself.
+    /// Lines that the server sends by itself.
     pub said: u32,
-    /// Between two of them, in nanoseconds.
+    /// Time between two of them, in nanoseconds.
     pub said_every_ns: u64,
     /// When the server gives up.
     pub patience: Patience,
 }
 
-/// How an interactive session went.
+/// The result of an interactive session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionRun {
-    /// Everything that came to the client; intact where every line came once, whole and in order.
+    /// Everything that the client received; intact if every line arrived once, whole and in order.
     pub transfer: Transfer,
-    /// From typing each line to seeing it, for those that were seen: when it was typed, and how
-    /// long that took, in nanoseconds.
+    /// For each line that came back: when it was typed, and the time until it was seen, in
+    /// nanoseconds.
     pub echoes: Vec<(u64, u64)>,
 }
 
 impl Connections {
-    /// Addresses of the server, of which the first is that of everything else.
+    /// Addresses of the server; the first is that of all other traffic.
     pub const SERVERS: u8 = 3;
-    /// How long one may take to open before its time counts, in nanoseconds.
+    /// The longest time that a connection may take to open before its time counts, in nanoseconds.
     pub const OPENING_NS: u64 = 5 * SECOND;
 
-    /// One through the tunnel that is as fast as can be, by CUBIC.
+    /// One connection through the tunnel, as fast as possible, with CUBIC.
     pub const fn bulk(to: Receiver, length: u64) -> Self {
         let patience = Patience { retries: None, keeps_alive: false };
         let (route, congestion) = (Route::Tunnelled, Congestion::Cubic);
         Self { route, server: 0, count: 1, to, length, pace: Pace::Full, congestion, patience }
     }
 
-    /// The same with more than links of so many Mbit/s let through in so many nanoseconds, however
-    /// long it takes to open: its end says nothing, the rate until then does.
+    /// The same, with more data than links of this rate carry in this time, however long it takes
+    /// to open. Its end says nothing; only the rate until then counts.
     pub const fn outlasting(to: Receiver, mbps: u64, length_ns: u64) -> Self {
         let milliseconds = (length_ns + Self::OPENING_NS).div_ceil(MS);
         Self::bulk(to, mbps * 1_000 / 8 * milliseconds)
@@ -138,12 +136,12 @@ impl Congestion {
 }
 
 impl KeepAlive {
-    /// Those of Alshalan's thesis, Table 4.1.
+    /// The values of Alshalan's thesis, Table 4.1.
     pub const THESIS: Self = Self { time_s: 10, interval_s: 5, probes: 3 };
 }
 
 impl Session {
-    /// How long it lasts where nothing goes wrong, in nanoseconds.
+    /// Its length if nothing fails, in nanoseconds.
     pub const fn length_ns(&self) -> u64 {
         let typed_ns = (self.before + self.after) as u64 * self.typed_every_ns + self.pause_ns;
         let said_ns = self.said as u64 * self.said_every_ns;

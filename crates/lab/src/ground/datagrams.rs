@@ -1,8 +1,7 @@
-//! One flow of datagrams that has more to carry than there is room for: by the clock, or as much
-//! as QUIC finds there is.
+//! One flow of datagrams that sends as much as the network carries or more: at a constant rate, or
+//! by QUIC.
 //!
-//! Decides what may be asked for and what is told of it. What it refuses to know: who carries it
-//! out.
+//! This module defines the request and its result. It does not know the backend.
 
 use super::{Congestion, Receiver, Transfer, enclosed};
 use crate::udp::{self, Heard, Quic, Side, Sink, Source};
@@ -10,64 +9,64 @@ use crate::udp::{self, Heard, Quic, Side, Sink, Source};
 /// A flow of datagrams through the tunnel.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagrams {
-    /// Who receives; the other one sends.
+    /// The receiver; the other side sends.
     pub to: Receiver,
-    /// What is sent.
+    /// The content.
     pub what: What,
-    /// For how long from the first that is heard, in nanoseconds.
+    /// Its length from the first datagram that arrives, in nanoseconds.
     pub length_ns: u64,
-    /// Within how long after the first their delays do not count, in nanoseconds.
+    /// Delays within this time after the first datagram do not count, in nanoseconds.
     pub skip_ns: u64,
 }
 
-/// What is sent.
+/// The content of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Datagrams by the clock.
+    /// Datagrams at a constant rate.
     Clock {
-        /// How many kilobits a second these are, with IPv4 and UDP header.
+        /// Kilobits a second, with IPv4 and UDP header.
         kbps: u64,
     },
-    /// A stream over a QUIC connection, which the client opens.
+    /// A stream over a QUIC connection that the client opens.
     Quic {
-        /// By what both ends control their rate.
+        /// The congestion control of both ends.
         congestion: Congestion,
     },
 }
 
-/// How it went.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DatagramsRun {
-    /// What came, each byte counted once. It never ends by itself, so it is not complete.
+    /// Received data, each byte counted once. It never ends by itself, so it is not complete.
     pub transfer: Transfer,
-    /// Within how many milliseconds half of the datagrams came, 99 of 100, and all; `None` for what
-    /// QUIC carries, which tells nobody when it was sent.
+    /// Median, 99th percentile and maximum of the delay in milliseconds; `None` for QUIC, whose
+    /// packets do not tell when they were sent.
     pub delays_ms: Option<[f64; 3]>,
-    /// Datagrams that came after one that was sent later.
+    /// Datagrams that arrived after one that was sent later.
     pub overtaken: u64,
 }
 
 impl Datagrams {
-    /// Bytes of payload of those that are sent by the clock.
+    /// Bytes of payload of datagrams at a constant rate.
     pub const BYTES: u16 = 1_200;
-    /// How long it may take until the first is heard, in nanoseconds.
+    /// The longest time until the first datagram arrives, in nanoseconds.
     pub const OPENING_NS: u64 = 10_000_000_000;
 
-    /// The client's end, and the server's, which begin now.
+    /// The client's end and the server's, which begin now.
     ///
     /// # Errors
-    /// What keeps QUIC from beginning.
+    /// Why QUIC cannot begin.
     pub fn ends(&self, seed: u64, now_ns: u64) -> anyhow::Result<[udp::End; 2]> {
         Ok([self.end(Side::Client, seed, now_ns)?, self.end(Side::Server, seed, now_ns)?])
     }
 
-    /// One of the two, which begins now.
+    /// One of the two ends, which begins now.
     ///
     /// # Errors
-    /// What keeps QUIC from beginning.
+    /// Why QUIC cannot begin.
     pub fn end(&self, side: Side, seed: u64, now_ns: u64) -> anyhow::Result<udp::End> {
         let receives = (self.to == Receiver::Client) == (side == Side::Client);
-        // The first word is always the client's.
+        // The client always sends first.
         let begins_ns = (side == Side::Client).then_some(now_ns);
         Ok(match self.what {
             What::Clock { kbps } if !receives => {
@@ -85,7 +84,7 @@ impl Datagrams {
 }
 
 impl DatagramsRun {
-    /// What follows from what was heard until then, and from what ended it early, if anything did.
+    /// The result of the packets until then, and of the error that ended it early, if any.
     pub fn of(heard: Heard, end_ns: u64, broke: Option<String>) -> Self {
         let start_ns = heard.opened_ns.unwrap_or(end_ns);
         let span = heard.progress.first().zip(heard.progress.last());

@@ -1,64 +1,62 @@
-//! What the networks of a story are like, what its client makes of them, and how it knows the
-//! gateway.
+//! The networks of a scenario, how its client uses them, and how the client finds the gateway.
 //!
-//! Decides what can be asked for. What it refuses to know: how a ground makes it.
+//! This module defines what a scenario may ask for. It does not know the backend.
 
 use crate::emu::{End, Filtering, LinkConfig, PipeConfig};
 use crate::world::Heuristic;
 
-/// What the networks are like.
+/// The networks.
 #[derive(Clone, Debug)]
 pub struct Terrain {
-    /// The links by which the client reaches each of its networks.
+    /// The links between the client and each of its networks.
     pub link: LinkConfig,
-    /// The links that the client has beside that one from the beginning, each in a network of its
-    /// own: at most [`Self::BESIDE_MAX`].
+    /// Further links of the client from the beginning, each in a network of its own: at most
+    /// [`Self::BESIDE_MAX`].
     pub beside: Vec<LinkConfig>,
-    /// What all of these lead through beyond them, as what others send does that takes the open
-    /// route beside the tunnel: one queue for all, each way. Nothing unless it is said.
+    /// One queue for each direction that all links share beyond them, and so does the traffic of
+    /// others on the open route beside the tunnel. None by default.
     pub bottleneck: Option<LinkConfig>,
-    /// What the client makes of its links.
+    /// How the client uses several links.
     pub mode: Mode,
-    /// How client and gateway choose among links that carry together, as the configuration has
-    /// it: one of [`SCHEDULERS`].
+    /// The scheduler of client and gateway for several links, as in the configuration: one of
+    /// [`SCHEDULERS`].
     pub scheduler: &'static str,
-    /// What carries datagrams, as the configuration has it: one of [`TRANSPORTS`].
+    /// The transport, as in the configuration: one of [`TRANSPORTS`].
     pub transport: &'static str,
-    /// Which paths carry together, where all links do.
+    /// The paths in use, in mode `full`.
     pub spread: Spread,
-    /// Whether paths that lead through one queue take there what one would: that they do not is
-    /// told in virtual time only.
+    /// Whether paths that share a bottleneck are coupled. `false` in virtual time only.
     pub couples: bool,
-    /// Whether a path is sent on as others do beside somebody who fills its queue: that it is not
-    /// is told in virtual time only.
-    pub competes: bool,
-    /// Whether what came by several paths is delivered in sequence: that it is not is told in
+    /// Whether a path uses CUBIC's window beside a competitor that fills the queue. `false` in
     /// virtual time only.
+    pub competes: bool,
+    /// Whether packets from several paths are delivered in order. `false` in virtual time only.
     pub reorders: bool,
-    /// Whether both ends fall back to single sends where segmented ones lose more: that they do
-    /// not is told in virtual time only.
+    /// Whether both ends fall back to single sends if segmented ones lose more. `false` in virtual
+    /// time only.
     pub judges_offload: bool,
-    /// The name of a heuristic that both ends of the tunnel go without: in virtual time only, and
-    /// in a lab that is built for it.
+    /// The name of a heuristic that both tunnel ends leave out: in virtual time only, and in a lab
+    /// that is built for it.
     pub without: Option<&'static str>,
     /// Both ends call this function for each heuristic that they ask for, in their own thread: in
     /// virtual time only, and in a lab that is built for it.
     pub asks: Option<fn(Heuristic)>,
-    /// Which connections both ends of the tunnel assist.
+    /// The connections that both tunnel ends acknowledge locally.
     pub assist: Assist,
-    /// What is between the client's first network and the Internet.
+    /// The device between the client's first network and the Internet.
     pub edge: Edge,
-    /// The way from there to the gateway, in nanoseconds; as long back.
+    /// One-way delay from there to the gateway, in nanoseconds; the same in the other direction.
     pub beyond_ns: u64,
     /// The IP versions of the client's networks.
     pub families: Families,
-    /// How the client knows the gateway.
+    /// How the client finds the gateway.
     pub known: Known,
-    /// Whether the client is told that talks which are no voice are wanted early.
+    /// Whether the client's configuration asks for low latency for calls that are not RTP.
     pub early: bool,
-    /// What the client is told of the server's addresses: which is of which level, 1 to 3.
+    /// Priorities of the server's addresses in the client's configuration: address and level, 1 to
+    /// 3.
     pub levels: &'static [(u8, u8)],
-    /// How many clients there are; all but the first only wait to be called.
+    /// The number of clients. All but the first only wait to be called.
     pub clients: usize,
 }
 
@@ -85,31 +83,31 @@ impl Load {
     }
 }
 
-/// What a client makes of several links.
+/// How a client uses several links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// One carries, and no other is prepared.
+    /// One link carries traffic, and no other path is prepared.
     Single,
-    /// One carries; by the others it could go on at once.
+    /// One link carries traffic; the others can take over at once.
     #[default]
     Backup,
-    /// All carry.
+    /// All links carry traffic.
     Full,
 }
 
-/// By what names links that carry together are chosen among, the usual one first.
+/// The names of schedulers, the default first.
 pub const SCHEDULERS: &[&str] =
     &["earliest", "rtt", "round-robin", "redundant", "loss", "rate", "latency"];
 
-/// By what names what carries datagrams is asked for, the usual one first.
+/// The names of transports, the default first.
 pub const TRANSPORTS: &[&str] = &["auto", "udp", "tcp", "mptcp"];
 
-/// Which paths a client's links carry by.
+/// The paths of a client's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// Whether there is one to each of the gateway's addresses by each link, or one by each.
+    /// Whether each link has a path to each of the gateway's addresses, or one path.
     pub mesh: bool,
-    /// How many there are from one address to the other.
+    /// Paths for each pair of addresses.
     pub subflows: u8,
 }
 
@@ -120,16 +118,16 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// One by each link.
+    /// One path on each link.
     pub const ONE: Self = Self { mesh: false, subflows: 1 };
 }
 
-/// Which connections are acknowledged where they enter the tunnel, as the configuration has it.
+/// Connections that are acknowledged where they enter the tunnel, as in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Assist {
     /// None.
     Off,
-    /// Those that send much, where links carry together.
+    /// Bulk connections, if several links carry traffic.
     #[default]
     On,
 }
@@ -139,38 +137,38 @@ pub enum Assist {
 pub enum Families {
     /// The same in all of them.
     Same,
-    /// The first has IPv4 only, the one that the client moves to IPv6 only; the gateway is known
-    /// by an address of each.
+    /// The first has IPv4 only, and the one that the client moves to has IPv6 only. The gateway is
+    /// known by an address of each.
     Differ,
 }
 
-/// How the client knows the gateway.
+/// How the client finds the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// By its addresses.
     ByAddress,
-    /// By two of one family, both of which it has.
+    /// By two addresses of one family; the gateway has both.
     ByTwoAddresses,
-    /// By a name, which always leads to where the gateway is; who has asked may keep the answer for
-    /// so many seconds.
+    /// By a name that always resolves to the gateway's present address. Resolvers may cache the
+    /// answer for this many seconds.
     ByName {
         /// The time to live of the records.
         keep_s: u64,
     },
 }
 
-/// What is between a network and the Internet.
+/// The device between a network and the Internet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// Whatever the ground has there: the story does not depend on it.
+    /// Any that the backend has: the scenario does not depend on it.
     Any,
-    /// Nothing: the client has an address of the Internet's.
+    /// None: the client has an address of the Internet.
     Open,
-    /// A NAT box that filters, and forgets.
+    /// A NAT that filters, and whose mappings expire.
     Nat {
-        /// Whom it lets in.
+        /// The packets that it lets in.
         filtering: Filtering,
-        /// How long after a mapping's last packet from inside, in nanoseconds.
+        /// Lifetime of a mapping after its last packet from inside, in nanoseconds.
         expiry_ns: u64,
     },
 }
@@ -179,7 +177,7 @@ impl Terrain {
     /// The most links beside the first: four in all are a mesh.
     pub const BESIDE_MAX: usize = 3;
 
-    /// Links like this, whatever is behind them.
+    /// Links like this one, behind any device.
     pub const fn of(link: LinkConfig) -> Self {
         let (edge, families, known) = (Edge::Any, Families::Same, Known::ByAddress);
         Self {
@@ -207,7 +205,7 @@ impl Terrain {
         }
     }
 
-    /// What the gateway's own link is like, by its ends, of which the first is the gateway.
+    /// The gateway's own link, by its ends; the first end is the gateway.
     pub fn beyond(&self) -> [(End, PipeConfig); 2] {
         let LinkConfig { up, down } = self.bottleneck.clone().unwrap_or_default();
         [(End::A, down), (End::B, up)].map(|(end, pipe)| {
@@ -215,7 +213,7 @@ impl Terrain {
         })
     }
 
-    /// The round trip between client and gateway, in nanoseconds, serialisation left aside.
+    /// The round trip between client and gateway, in nanoseconds, without serialisation.
     pub const fn round_trip_ns(&self) -> u64 {
         self.link.round_trip_ns() + 2 * self.beyond_ns
     }

@@ -1,13 +1,13 @@
-//! How a transfer went, and what follows from it.
+//! The result of a transfer, and the figures that follow from it.
 //!
-//! Decides how figures are taken from what a receiver saw: rates, standstills, restarts after an
-//! outage. Knows no story.
+//! This module computes rates, pauses and restarts after an outage from what a receiver saw. It
+//! does not know the scenario.
 
 use super::{Moment, ms};
 use crate::arrivals::Gap;
 use crate::emu::SECOND;
 
-/// How a transfer went, as its receiver saw it.
+/// A transfer, as its receiver saw it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transfer {
     /// When the request was sent, or the connection open.
@@ -20,43 +20,43 @@ pub struct Transfer {
     pub intact: bool,
     /// The SHA-256 of what arrived, in lowercase hexadecimal, where there are bytes to hash.
     pub sha256: Option<String>,
-    /// How far it was, and when: time, bytes.
+    /// Its progress: time, bytes.
     pub progress: Vec<(u64, u64)>,
-    /// When nothing arrived, up to the end.
+    /// Periods without arrivals, up to the end.
     pub gaps: Vec<Gap>,
-    /// What was done in it.
+    /// Acts in it.
     pub moments: Vec<Moment>,
-    /// What broke it, in the words of the end that noticed, if anything did.
+    /// The error that broke it, as reported by the end that noticed it, if any.
     pub broke: Option<String>,
-    /// What its senders counted; `None` where nobody can be asked.
+    /// The counters of its senders; `None` if the backend cannot tell.
     pub segments: Option<Segments>,
 }
 
-/// Segments with payload, or the end, of a TCP connection.
+/// Segments of a TCP connection with payload or FIN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// All that left, those sent again included.
+    /// All sent segments, with retransmissions.
     pub sent: u64,
-    /// Those sent again.
+    /// Retransmissions.
     pub again: u64,
 }
 
 impl Segments {
-    /// Those of two connections.
+    /// The sum of two connections.
     const fn plus(self, other: Self) -> Self {
         Self { sent: self.sent + other.sent, again: self.again + other.again }
     }
 
-    /// Those sent again, in per cent of all; `None` where none was sent.
+    /// Retransmissions in per cent of all; `None` if none was sent.
     pub fn percent_again(self) -> Option<f64> {
         (self.sent > 0).then(|| self.again as f64 * 100.0 / self.sent as f64)
     }
 }
 
 impl Transfer {
-    /// Connections that were open side by side, as if they were one: it begins with the first,
-    /// ends with the first that ends, and is whole if each is. Gaps, moments and the hash are those
-    /// of one connection only, and are left out.
+    /// Connections that were open at the same time, as one. It begins with the first, ends with the
+    /// first that ends, and is complete if each is. Gaps, moments and the hash are left out,
+    /// because they belong to one connection.
     pub fn together(mut side_by_side: Vec<Self>) -> Self {
         if side_by_side.len() < 2 {
             return side_by_side.pop().unwrap_or_default();
@@ -85,8 +85,8 @@ impl Transfer {
         }
     }
 
-    /// Mean rate in Mbit/s from `skip_ns` after the request to the end; `None` when the transfer
-    /// did not last that long or did not end.
+    /// Mean rate in Mbit/s from `skip_ns` after the request to the end; `None` if the transfer did
+    /// not last that long or did not end.
     pub fn goodput_mbps(&self, skip_ns: u64) -> Option<f64> {
         let begun = |(at_ns, _): &&(u64, u64)| *at_ns >= self.start_ns + skip_ns;
         let (from_ns, from) = *self.progress.iter().find(begun).filter(|_| self.complete)?;
@@ -95,8 +95,8 @@ impl Transfer {
         Some((to - from) as f64 * 8.0 / 1e6 / seconds)
     }
 
-    /// Mean rate in Mbit/s between two moments after the start; `None` of one that was over before
-    /// the second. Whether it came to its end afterwards does not matter.
+    /// Mean rate in Mbit/s between two moments after the start; `None` if it was over before the
+    /// second. It may break afterwards.
     pub fn mbps_within(&self, from_ns: u64, to_ns: u64) -> Option<f64> {
         let by = |at_ns: u64| {
             let after = self.progress.partition_point(|(when_ns, _)| *when_ns <= at_ns);
@@ -108,27 +108,27 @@ impl Transfer {
         (self.end_ns >= last_ns).then(|| bytes as f64 * 8.0 / 1e6 / seconds)
     }
 
-    /// How long it stood still after its first act, in milliseconds: to the end, if it never came
-    /// back. `None` when nothing was done in it.
+    /// The pause after its first act, in milliseconds, or the time to its end if nothing arrived
+    /// any more. `None` if it has no act.
     pub fn still_ms(&self) -> Option<f64> {
         let from_ns = self.moments.first()?.done_ns;
         Some(ms(Gap::longest_within(&self.gaps, from_ns, self.end_ns)))
     }
 
-    /// How long it took, in seconds; `None` when it did not end.
+    /// Its duration in seconds; `None` if it did not end.
     pub fn seconds(&self) -> Option<f64> {
         let length_ns = self.end_ns - self.start_ns;
         self.complete.then(|| length_ns as f64 / SECOND as f64)
     }
 
-    /// After how many seconds so many bytes had come; `None` when they never had.
+    /// Seconds until this number of bytes had arrived; `None` if they never had.
     pub fn seconds_until(&self, bytes: u64) -> Option<f64> {
         let (at_ns, _) = self.progress.iter().find(|(_, so_far)| *so_far >= bytes)?;
         Some(at_ns.saturating_sub(self.start_ns) as f64 / SECOND as f64)
     }
 
-    /// How long after the end of each outage the next byte came, in milliseconds: up to the next
-    /// outage, or to the end, where none did.
+    /// Time from the end of each outage to the next byte, in milliseconds. If none arrived, up to
+    /// the next outage or the end.
     pub fn restart_ms(&self) -> Vec<f64> {
         let ends = self.moments.iter().enumerate().filter(|(_, one)| !one.act.begins_outage());
         let restart = |(at, end): (usize, &Moment)| {
@@ -141,10 +141,11 @@ impl Transfer {
         ends.map(restart).collect()
     }
 
-    /// What came while the link was up, from `skip_ns` after the start to the end; `None` when it
+    /// The traffic while the link was up, from `skip_ns` after the start to the end; `None` if it
     /// did not last that long or did not end.
     ///
-    /// It begins then and not with the next news: an outage may begin in the same moment.
+    /// It begins then and not with the next arrival, because an outage may begin at the same
+    /// moment.
     pub fn while_up(&self, skip_ns: u64) -> Option<WhileUp> {
         let from_ns = self.start_ns + skip_ns;
         let (to_ns, to) = *self.progress.last().filter(|(at_ns, _)| *at_ns > from_ns)?;
@@ -161,8 +162,7 @@ impl Transfer {
         Some(WhileUp { bytes: to - from, windows })
     }
 
-    /// How fast it went, in Mbit/s, in each of the intervals of this length from its start to its
-    /// end.
+    /// The rate in Mbit/s in each interval of this length from its start to its end.
     pub fn rates_mbps(&self, interval_ns: u64) -> Vec<f64> {
         let count = (self.end_ns - self.start_ns) / interval_ns + 1;
         let mut bytes = vec![0; count as usize];
@@ -178,15 +178,14 @@ impl Transfer {
         bytes.iter().map(|bytes| *bytes as f64 * 8.0 / 1e6 / seconds).collect()
     }
 
-    /// How long after the beginning of the latest outage the connection broke, in seconds, if it
-    /// did.
+    /// Seconds from the beginning of the latest outage until the connection broke, if it did.
     pub fn broke_after_s(&self) -> Option<f64> {
         let (down_ns, _) = self.broke.as_ref().and_then(|_| self.outages().last())?;
         Some(self.end_ns.saturating_sub(down_ns) as f64 / SECOND as f64)
     }
 
-    /// When the link went down each time, and when it was up again; never, as far as this goes, if
-    /// it was not.
+    /// When the link went down and came up again, for each outage; the end is the maximum if it did
+    /// not come up.
     pub fn outages(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let begins = self.moments.iter().enumerate().filter(|(_, one)| one.act.begins_outage());
         begins.map(|(at, begin)| {
@@ -196,12 +195,12 @@ impl Transfer {
     }
 }
 
-/// What came while a link was up.
+/// Traffic while a link was up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WhileUp {
     /// Bytes.
     pub bytes: u64,
-    /// When it was up: from, to, in nanoseconds, in order.
+    /// Times when it was up: from, to, in nanoseconds, in order.
     pub windows: Vec<(u64, u64)>,
 }
 
@@ -212,8 +211,8 @@ impl WhileUp {
         self.bytes as f64 * 8.0 / 1e6 / (up_ns as f64 / SECOND as f64)
     }
 
-    /// The share of what the link could have carried in that time, by its own measure of what it
-    /// can carry between two moments, in bytes.
+    /// The share of the link's capacity in that time. `capacity` returns the bytes that the link
+    /// can carry between two moments.
     pub fn share_of(&self, capacity: &dyn Fn(u64, u64) -> f64) -> f64 {
         let could: f64 = self.windows.iter().map(|(from, to)| capacity(*from, *to)).sum();
         self.bytes as f64 / could
