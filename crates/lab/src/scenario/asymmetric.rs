@@ -56,7 +56,7 @@ const KEYS: &[Key] = &Key::with::<{ links::KEYS_OF_ALL.len() + 3 }>(
     ],
 );
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     SCHEDULER,

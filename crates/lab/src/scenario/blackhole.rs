@@ -48,7 +48,7 @@ const HOLE_NS: u64 = 2_500 * MS;
 /// How long a client may take to come back to its first link.
 const SETTLING_NS: u64 = SECOND;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::number("outage", 20, (1, 60), "seconds of the longest of the shorter outages"),
     Setting::number(

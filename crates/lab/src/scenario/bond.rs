@@ -62,7 +62,7 @@ const KEYS: &[Key] = &Key::with::<{ KEYS_OF_ALL.len() + 7 }>(
     ],
 );
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     SCHEDULER,

@@ -44,7 +44,7 @@ const WAYS: [(By, &str, &str); 3] = [
     (By::Earlier, "earlier", "earlier_still_ms_max"),
 ];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::choice(
         "by",

@@ -1,8 +1,8 @@
-//! Talks beside bulk over two links: what the stories of calm latency have in common.
+//! The common part of the scenarios with a call beside transfers over two links.
 //!
-//! In each cell a talk is had over the nearer of the two links alone, with nothing beside it, and
-//! then over both, which carry as much as they can both ways. Decides what is measured and how
-//! figures follow from it; knows no pair and no talk.
+//! Each cell runs a call over the nearer link alone, without other traffic, and then over both,
+//! which carry as much as they can in both directions. This module defines the measurements; it
+//! knows no pair and no call.
 
 use super::links::{Carried, Link};
 use super::record::Limit;
@@ -16,25 +16,25 @@ use crate::ground::{
 };
 use serde_json::Value;
 
-/// How much later than over the idle link 99 of 100 may be, in milliseconds.
+/// How much later than on the idle link 99 of 100 datagrams may be, in milliseconds.
 pub(super) const OVER_IDLE_MS: f64 = 3.0;
-/// The part of all datagrams that may be missing when they are wanted.
+/// The part of all datagrams that may be missing when they have to be played.
 const LATE_SHARE_MAX: f64 = 0.002;
-/// What the load beside has to have of what the links can carry of it: who keeps a talk early by
-/// leaving links idle has not kept it beside anything. There cannot be all of it: what goes one way
-/// is acknowledged the other, by up to 4 % of a link, and the talk and its copies take 1 to 2 %.
+/// The load's share of the links' capacity at least: a call that is early on idle links proves
+/// nothing. The share cannot be 1. Acknowledgements of the other direction take up to 4 % of a
+/// link, and the call and its copies 1 to 2 %.
 const BULK_SHARE_MIN: f64 = 0.90;
-/// How long connections are carried before anybody speaks.
+/// Time of the transfers before the call begins.
 const BUSY_NS: u64 = 5 * SECOND;
 
-/// The setting of the length.
+/// The length.
 pub(super) const SECONDS: Setting =
     Setting::number("seconds", 20, (2, 600), "how long they talk beside the load");
-/// The setting of the load.
+/// The load.
 pub(super) const LOAD: Setting =
     Setting::choice("load", &["both", "down", "up"], "where connections carry as much as they can");
 
-/// What is measured at least.
+/// The keys at least.
 pub(super) const KEYS: &[Key] = &[
     Key::lower_is_better("p99_over_idle_ms"),
     Key::lower_is_better("lost_packets"),
@@ -47,23 +47,23 @@ pub(super) const KEYS: &[Key] = &[
     Key::lower_is_better(TABLE),
 ];
 
-/// Two links and what each loses.
+/// Two links and their losses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     /// The client's first one comes first.
     pub(super) pair: [Link; 2],
-    /// The part of all packets that each loses each way.
+    /// The part of all packets that each loses in each direction.
     pub(super) loss: f64,
 }
 
-/// The load beside a talk: each transfer, and what of all bytes on a link can be theirs.
+/// The load beside a call: each transfer, and the greatest share of payload in all bytes on a link.
 #[derive(Debug, Default)]
 struct Load {
     transfers: Vec<Transfer>,
     payload_share: Option<f64>,
 }
 
-/// What must hold whatever is said.
+/// The limits for any content.
 pub(super) fn limits() -> Vec<Limit> {
     vec![
         Limit::at_most("p99_over_idle_ms", OVER_IDLE_MS),
@@ -73,7 +73,7 @@ pub(super) fn limits() -> Vec<Limit> {
     ]
 }
 
-/// Delays of a talk's datagrams, summed up as `ping` does it; in milliseconds.
+/// Delays of a call's datagrams, summed up as `ping` does it; in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Took {
     pub(super) average: Option<f64>,
@@ -91,10 +91,10 @@ impl Took {
     }
 }
 
-/// Delays of a talk's datagrams beside the load, for a client in this mode.
+/// Delays of a call's datagrams beside the load, for a client in this mode.
 ///
 /// # Errors
-/// What kept it from being told.
+/// The reason why it could not run.
 pub(super) fn took(
     stage: &Stage<'_>,
     cell: &Cell,
@@ -106,11 +106,11 @@ pub(super) fn took(
     Ok(Took::of(&took_ms(talk, &loaded)))
 }
 
-/// Tells the story of each cell. A client that is told nothing else shares its links and, if it has
-/// to be told, knows that the talk is wanted early; in a control it does what `broken` says.
+/// Runs each cell. Without other settings the client uses all links. If the call is not RTP, its
+/// configuration asks for low latency for it. In a control the client does what `broken` says.
 ///
 /// # Errors
-/// What kept one from being told.
+/// The reason why one could not run.
 pub(super) fn tell(
     stage: &Stage<'_>,
     cells: &[Cell],
@@ -148,8 +148,8 @@ pub(super) fn tell(
     Ok(outcome)
 }
 
-/// What a talk's datagrams took, in milliseconds: each way for a voice, there and back for a
-/// question.
+/// The delays of a call's datagrams, in milliseconds: one-way for voice, the round trip for
+/// requests.
 fn took_ms(talk: Talk, run: &CallRun) -> Vec<f64> {
     match talk {
         Talk::Voice => run.delays_ms(),
@@ -157,8 +157,8 @@ fn took_ms(talk: Talk, run: &CallRun) -> Vec<f64> {
     }
 }
 
-/// What 99 of 100 took at most, in milliseconds, where what never came took for ever; none where
-/// that is more than one of 100.
+/// The 99th percentile in milliseconds, where lost datagrams count as infinitely late; `None` if
+/// more than one of 100 are lost.
 fn p99_ms(talk: Talk, run: &CallRun) -> Option<f64> {
     let mut took = took_ms(talk, run);
     let all = match talk {
@@ -169,7 +169,7 @@ fn p99_ms(talk: Talk, run: &CallRun) -> Option<f64> {
     quantile(&took, 0.99).filter(|ms| ms.is_finite())
 }
 
-/// Who receives what is carried beside.
+/// The receivers of the load.
 fn receivers(stage: &Stage<'_>) -> Vec<Receiver> {
     match stage.settings.text("load") {
         "down" => vec![Receiver::Client],
@@ -179,13 +179,14 @@ fn receivers(stage: &Stage<'_>) -> Vec<Receiver> {
 }
 
 impl Load {
-    /// What all of it had while somebody spoke, in Mbit/s.
+    /// The rate of the whole load during the call, in Mbit/s.
     fn mbps(&self) -> Option<f64> {
         let mbps = |one: &Transfer| one.mbps_within(BUSY_NS, one.end_ns - one.start_ns);
         self.transfers.iter().map(mbps).sum()
     }
 
-    /// Whether there were so many transfers, none broke, and all that came is what was sent.
+    /// Whether there were this many transfers, none broke, and everything received is what was
+    /// sent.
     fn is_intact(&self, count: usize) -> bool {
         let is_intact = |one: &Transfer| one.intact && one.broke.is_none();
         self.transfers.len() == count && self.transfers.iter().all(is_intact)
@@ -197,7 +198,7 @@ impl Cell {
         format!("{} loss {}", super::links::name(&self.pair), self.loss * 100.0)
     }
 
-    /// What both links can carry of such a load to these, in Mbit/s.
+    /// The capacity of both links for such a load to these receivers, in Mbit/s.
     fn can_carry_mbps(&self, load: &Load, to: &[Receiver]) -> Option<f64> {
         let ways = to.iter().flat_map(|to| self.pair.iter().map(|link| link.mbps_to(*to)));
         Some(ways.sum::<f64>() * (1.0 - self.loss) * load.payload_share?)
@@ -212,7 +213,7 @@ impl Cell {
     ) -> Row {
         let [before, after] = [idle, loaded].map(|run| took_ms(talk, run));
         let took = Took::of(&after);
-        // The link alone repairs nothing: there only what came counts, which is the stricter.
+        // The single link repairs nothing. Only received datagrams count there, which is stricter.
         let idle_p99 = quantile(&before, 0.99);
         let over = p99_ms(talk, loaded).zip(idle_p99).map(|(p99, idle)| p99 - idle);
         let said = loaded.up.len() + loaded.down.len();
@@ -228,7 +229,7 @@ impl Cell {
             ("lost_packets", loaded.lost().into()),
             ("late_share", figure(Some(late))),
             ("jitter_ms", figure(loaded.jitter_ms())),
-            // Of what is no voice: as one would sound that is carried like it.
+            // For requests, the score of a voice call with the same delays.
             ("mos", figure(loaded.mos())),
             ("bulk_mbps", figure(bulk)),
             ("bulk_share", figure(bulk.zip(most).map(|(bulk, most)| bulk / most))),
@@ -240,7 +241,7 @@ impl Cell {
         self.pair.map(|link| link.config(loss))
     }
 
-    /// The talk over the nearer link, which alone is there and carries nothing else.
+    /// The call over the nearer link alone, without other traffic.
     fn idle(
         &self,
         stage: &Stage<'_>,
@@ -260,7 +261,7 @@ impl Cell {
         Ok(run)
     }
 
-    /// The talk over both, beside connections that carry all that they can.
+    /// The call over both links, beside connections that carry all they can.
     fn loaded(
         &self,
         stage: &Stage<'_>,

@@ -34,7 +34,7 @@ const TRACE_BYTES: u64 = 100_000_000;
 /// Where the client's first card goes: it leaves its network, and is in another one later.
 const ACTS: [Act; 2] = [Act::Unplug(0), Act::Relocate];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     TRANSFER,

@@ -44,7 +44,7 @@ const CALL_NS: u64 = 20 * SECOND;
 /// What the queue holds, in milliseconds.
 const QUEUES: &[&str] = &["40", "100"];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     TRANSFER,
     BESIDE,

@@ -38,7 +38,7 @@ const CELLS: &[(u64, u64)] = &[(3, 1), (3, 15), (1, 45)];
 /// The lengths of the full grid, in seconds, once, twice and three times.
 const FULL_S: &[u64] = &[1, 5, 15, 20, 45];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     BY,

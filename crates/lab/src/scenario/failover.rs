@@ -1,16 +1,17 @@
-//! `failover`: one of two links dies under a transfer and a call, comes back, and dies again; first
-//! its carrier goes, of which the client's kernel knows, then it swallows everything and nobody is
-//! told.
+//! `failover`: one of two links fails during a transfer and a call, returns, and fails again. First
+//! its carrier goes, which the client's kernel reports; then it drops all packets without a sign.
 //!
-//! All is measured at the receivers. A stall is the longest time in which no byte of the transfer
-//! was delivered, of what begins within half a second of the death, whatever the transfer pauses by
-//! itself. What cannot be had for less is one round trip: the sender must be told by the link that
-//! is left, and what the dead one had swallowed must come over it. Later pauses stand beside: by a
-//! drop at the entry the sender learns then that there is less to be had, as it does now and again
-//! without any death; they have a bound of their own. The dead link's share is back when the
-//! transfer has, for half a second, so much of the rate that was gone with it. A packet of the call
-//! is late when it is lost, or came so much later than the quickest before the transfer began that
-//! who plays the call out has gone on without it.
+//! All figures are taken at the receivers.
+//!
+//! A stall is the longest time without a delivered byte that begins within half a second of the
+//! failure. It takes one round trip at least: the sender must hear of the loss on the remaining
+//! link, and the lost packets must arrive there. Later pauses are separate, with a bound of their
+//! own: a drop in the fair queue tells the sender that the rate is lower, as it does without a
+//! failure.
+//!
+//! The failed link's share is back when the transfer has, for half a second, most of the rate that
+//! was gone. A packet of the call is late if it is lost, or so much later than the fastest one
+//! before the transfer that a player has gone on without it.
 
 use super::links::{self, CONGESTION, Carried, GRID, Link, MODE, Pair, TRANSFER, name};
 use super::outage::{congestion, receiver};
@@ -26,48 +27,49 @@ use crate::ground::{
 };
 use serde_json::{Value, json};
 
-/// What an announced death may cost beyond a round trip of the link that is left, and a silent one
-/// beyond two of the link that died, in milliseconds.
+/// The cost of an announced failure beyond a round trip of the remaining link, and of a silent one
+/// beyond two of the failed link, in milliseconds.
 const STALL_MARGIN_MS: u64 = 30;
 const SILENT_MARGIN_MS: u64 = 50;
-/// What a later pause may last, in milliseconds: less than what a drop at the entry costs a sender
-/// that is not assisted, 120 at least. There is hardly any, 3.3 at most in all cells of two seeds.
+/// The longest later pause, in milliseconds: less than a drop in the fair queue costs a sender
+/// without local acknowledgement, at least 120. There is hardly any, 3.3 at most in all cells of
+/// two seeds.
 const LATER_PAUSE_MS: u64 = 100;
-/// Within what time a link that returned carries its share again, in seconds.
+/// Time in which a returned link carries its share again, in seconds.
 const SHARE_BACK_S: u64 = 2;
-/// What a transfer by all links must have, before anything dies, of what they can carry of it: by a
-/// link that carried nothing there is no stall, and no share comes back.
+/// The transfer's share of the links' capacity before the first failure. If a link carried nothing,
+/// its failure causes no stall, and no share comes back.
 const BEFORE_SHARE_MIN: f64 = 0.9;
-/// The part of the rate that went with a link that must be back.
+/// The part of the lost rate that must be back,
 const SHARE: f64 = 0.8;
-/// For so long,
+/// for this time,
 const SHARE_NS: u64 = SECOND / 2;
-/// looked at so often.
+/// sampled at this interval.
 const STEP_NS: u64 = 10 * MS;
-/// A pause that begins so long after a death is not its stall.
+/// A pause that begins this long after a failure is not its stall.
 const AROUND_NS: u64 = SECOND / 2;
-/// How long the call is alone, and how long the transfer goes on before the first death.
+/// Time of the call alone, and of the transfer before the first failure.
 const ALONE_NS: u64 = 2 * SECOND;
 const UNDISTURBED_NS: u64 = 6 * SECOND;
-/// The end of that, of which the rate is taken.
+/// The end of that time, in which the rate is measured.
 const BEFORE_NS: u64 = 3 * SECOND;
-/// How much later than it would a link dies, at most: when in a round of whatever is sent follows
-/// from the seed.
+/// The greatest random delay of a failure, so that the seed decides when in a sender's round it
+/// comes.
 const CHANCE_NS: u64 = SECOND / 4;
-/// Packets of the call sent so long before a death may fall to it.
+/// A packet of the call sent this long before a failure may be lost by it.
 const UNDER_WAY_NS: u64 = SECOND / 5;
-/// How often the link dies in each way.
+/// Failures of each kind.
 const DEATHS: usize = 2;
 
-/// Two of DSL, two that are farther away, fibre and LTE.
+/// Two pairs of DSL, two with longer round trips, fibre and LTE.
 const PAIRS: &[Pair] =
     &[[Link::of(10, 20); 2], [Link::of(10, 60); 2], [Link::of(300, 10), Link::of(80, 30)]];
-/// The cells that stand for all: a pair, and which link of it dies.
+/// The cells that represent the others: a pair, and the link that fails.
 const FEW: &[(usize, usize)] = &[(0, 0), (1, 1), (2, 0), (2, 1)];
-/// How the links are called.
+/// The names of the links.
 const LINKS: [&str; 2] = ["first", "second"];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     TRANSFER,
@@ -82,7 +84,7 @@ const SETTINGS: &[Setting] = &[
     Setting::number("up", 5, (3, 60), "seconds until it dies again"),
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better("stall_ms_max"),
     Key::lower_is_better("stall_over_ms_max"),
@@ -150,14 +152,14 @@ impl Scenario for Failover {
                 continue;
             };
             let of_cell = seen.deaths(&cell);
-            // A transfer that ended before all was done shows nothing.
+            // A transfer that ended before all acts proves nothing.
             intact &= seen.transfer.intact && of_cell.len() == 2 * DEATHS;
             costs.extend(seen.extra_share);
             let to = receiver(stage.settings);
             let before = is_by_all(stage.settings).then(|| seen.before_share(&cell, to));
             for one in &of_cell {
                 let mut row = one.row(&cell);
-                // Of all deaths of a cell it is the same.
+                // It is the same for all failures of a cell.
                 row.extend(before.map(|share| ("before_share".to_owned(), figure(share))));
                 (stage.tell)(&table::line(&row));
                 rows.push(Value::Object(row));
@@ -173,7 +175,7 @@ impl Scenario for Failover {
     }
 }
 
-/// Writes down what was measured: the worst of all cells.
+/// Writes the results: the worst of all cells.
 fn report(outcome: &mut Outcome, deaths: &[Death], rows: Vec<Value>) {
     let worst = |told: bool, of: &dyn Fn(&Death) -> f64| {
         max(&deaths.iter().filter(|one| one.is_told == told).map(of).collect::<Vec<_>>())
@@ -194,19 +196,20 @@ fn report(outcome: &mut Outcome, deaths: &[Death], rows: Vec<Value>) {
     outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
 }
 
-/// Whether all links are to carry. A control does not say otherwise: that is what it breaks.
+/// Whether all links carry traffic. A control does not say otherwise, because that is what it
+/// breaks.
 fn is_by_all(settings: &Settings) -> bool {
     settings.text(MODE.key) == "full"
 }
 
-/// A pair, and which link of it dies.
+/// A pair, and the link that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
     pair: Pair,
     dies: usize,
 }
 
-/// Those to tell of: where nothing is set in the default grid, the few.
+/// The cells to run: the few, if nothing is set in the default grid.
 fn told(stage: &Stage<'_>) -> Vec<Cell> {
     let settings = stage.settings;
     let pair = links::chosen(settings, "pair", PAIRS, name);
@@ -234,7 +237,7 @@ impl Cell {
         Terrain { beside: vec![second], mode: links::mode(stage), ..Terrain::of(first) }
     }
 
-    /// The link dies and returns, so often in each way.
+    /// The link fails and returns, several times in each way.
     fn script(&self, stage: &Stage<'_>) -> Vec<Cue> {
         let mut rng = Rng::new(stage.seed).fork(0x6661_696c);
         let [down_ns, up_ns] = ["down", "up"].map(|key| stage.settings.number(key) * SECOND);
@@ -277,25 +280,25 @@ impl Cell {
     }
 }
 
-/// What the receivers saw in one cell.
+/// The receivers' view of one cell.
 struct Seen {
     script: Vec<Cue>,
     transfer: Transfer,
-    /// When those packets of the call were sent that were late, from its beginning.
+    /// When the late packets of the call were sent, from its beginning.
     late_ns: Vec<u64>,
-    /// What was sent to protect the call, as a share of it.
+    /// Packets that protect the call, as a share of it.
     extra_share: Option<f64>,
-    /// What of all bytes on a link is the transfer's at best.
+    /// The greatest share of payload in all bytes on a link.
     payload_share: Option<f64>,
 }
 
-/// What one death cost.
+/// The cost of one failure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Death {
-    /// Whether the client's kernel knew of it.
+    /// Whether the client's kernel reported it.
     is_told: bool,
     stall_ms: f64,
-    /// What of that is beyond the round trips that it may cost.
+    /// The part of it beyond the allowed round trips.
     over_ms: f64,
     later_pause_ms: f64,
     share_back_s: f64,
@@ -325,13 +328,13 @@ impl Seen {
         self.mbps(first_ns.saturating_sub(BEFORE_NS), first_ns)
     }
 
-    /// That as a share of what both links can carry; none where that could not be seen.
+    /// The same as a share of the capacity of both links; `None` if that is unknown.
     fn before_share(&self, cell: &Cell, to: Receiver) -> Option<f64> {
         let sum_mbps: f64 = cell.pair.iter().map(|link| link.mbps_to(to)).sum();
         Some(self.before_mbps() / (sum_mbps * self.payload_share?))
     }
 
-    /// What a death cost the transfer, up to the next one.
+    /// The cost of a failure for the transfer, up to the next one.
     fn death(
         &self,
         cell: &Cell,
@@ -361,8 +364,7 @@ impl Seen {
         }
     }
 
-    /// How long it took until there was such a rate for long enough; up to `until_ns` where there
-    /// never was.
+    /// Time until the rate was high enough for long enough; up to `until_ns` if it never was.
     fn back_s(&self, from_ns: u64, until_ns: u64, enough_mbps: f64) -> f64 {
         let ends = (from_ns + SHARE_NS..until_ns).step_by(STEP_NS as usize);
         let mut back = ends.filter(|end_ns| self.mbps(end_ns - SHARE_NS, *end_ns) >= enough_mbps);
@@ -401,8 +403,8 @@ mod tests {
 
     const CELL: Cell = Cell { pair: PAIRS[1], dies: 0 };
 
-    /// 10 Mbit/s, but 5 while one of two links is gone, from 6 to 9 s, and 700 ms more; the
-    /// transfer stands still for so long from the death on, and for 200 ms a while after it.
+    /// 10 Mbit/s, but 5 while one of two links is gone, from 6 to 9 s, and 700 ms more. The
+    /// transfer stalls for this long from the failure on, and for 200 ms later.
     fn seen(dies: Act, returns: Act, still_ms: u64) -> Seen {
         let progress = |at_ms: u64| {
             let slow_ms = at_ms.clamp(6_000, 9_700) - 6_000;
@@ -447,7 +449,7 @@ mod tests {
     #[test]
     fn what_there_was_before_is_held_against_what_both_links_can_carry() {
         let mut seen = seen(Act::Unplug(0), Act::Replug(0), 75);
-        // 10 Mbit/s, of two links of 10, of which half is payload.
+        // 10 Mbit/s over two links of 10, of which half is payload.
         assert_eq!(seen.before_share(&CELL, Receiver::Client), Some(1.0));
         seen.payload_share = None;
         assert_eq!(seen.before_share(&CELL, Receiver::Client), None);

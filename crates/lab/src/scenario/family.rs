@@ -12,7 +12,7 @@ const PAUSE_NS: u64 = 800 * MS;
 /// Moves when the mechanism is broken on purpose.
 const CONTROL_MOVES: u64 = 2;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[Setting::number("moves", 20, (1, 200), "moves, there and back")];
 
 /// The scenario.

@@ -21,7 +21,7 @@ const FIRST_NS: u64 = SECOND;
 /// How long after the last the flows go on.
 const AFTERWARDS_NS: u64 = 2 * SECOND;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::number("hops", 12, (1, 200), "changes of address"),
     Setting::flag("announced", true, "every client is told before the old address goes"),

@@ -31,7 +31,7 @@ const CASES: [(&str, Edge); 3] = [
     ("bytes_per_day_open", Edge::Open),
 ];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::number("seconds", 60, (1, 3_600), "how long to listen at first, as the thesis did"),
     Setting::number(

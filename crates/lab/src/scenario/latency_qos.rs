@@ -55,7 +55,7 @@ const CELLS: &[Cell] = &[
 /// The setting of the links.
 const LINKS: Setting =
     Setting::choice("links", &["all", "lossless"], "whether there are some that lose packets");
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[SECONDS, LOAD, LINKS];
 
 /// The scenario.

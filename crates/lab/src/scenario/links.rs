@@ -1,10 +1,10 @@
-//! Several links as one: what the stories of bonding have in common.
+//! The common part of the scenarios with several links.
 //!
-//! A cell is a pair of links, what they lose, and the congestion control inside the tunnel. In each
-//! one connection is carried over both links together, one by Rove with the better of them alone,
-//! and the thesis' file over both and over one bare link that is as fast as they are together.
+//! A cell is a pair of links, their loss, and the congestion control inside the tunnel. Each cell
+//! carries one connection over both links together, one by Rove over the better link alone, and the
+//! thesis' file over both and over one bare link that is as fast as both together.
 //!
-//! Decides what is measured in a cell and what must hold in all of them. Knows no pair.
+//! This module defines the measurements of a cell and the limits of all cells. It knows no pair.
 
 mod alone;
 mod carried;
@@ -38,59 +38,59 @@ use measured::{Measured, OTHERS_SHARE};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The beginning of a transfer that does not count: its sender still finds out what there is.
+/// The beginning of a transfer that does not count, because its sender still searches for the rate.
 const FIRST_NS: u64 = 5 * SECOND;
 /// The file of Lukaszewski's thesis, in bytes.
 const FILE_BYTES: u64 = 16_331_410;
-/// How long it may take.
+/// The longest time that it may take.
 const FILE_LIMIT_NS: u64 = 900 * SECOND;
 /// The longest inner packet, in bytes: the MTU of the tunnel's interface, here and in the world.
 const INNER_BYTES: f64 = 1_420.0;
-/// What of it is no payload: IPv4, TCP, and the time stamps of both.
+/// The part of it that is no payload: IPv4, TCP, and the timestamps of both.
 const INNER_HEADERS: f64 = 52.0;
 
-/// What a dimension of the grid is called that nobody has chosen from.
+/// The value of a setting that covers the whole dimension of the grid.
 pub(super) const GRID: &str = "grid";
-/// The setting of the mode.
+/// The mode.
 pub(super) const MODE: Setting = Setting::choice(
     "mode",
     &["full", "backup", "single"],
     "what the client makes of its links: all carry, one does, one does and no other is prepared",
 );
-/// The setting of the scheduler.
+/// The scheduler.
 pub(super) const SCHEDULER: Setting = Setting::choice(
     "scheduler",
     SCHEDULERS,
     "how client and gateway choose among links that carry together",
 );
-/// The setting of what carries datagrams.
+/// The transport.
 pub(super) const TRANSPORT: Setting = Setting::choice(
     "transport",
     TRANSPORTS,
     "what carries datagrams by both links; by the better one alone it is the usual",
 );
-/// The setting of what is acknowledged at the entry.
+/// Local acknowledgement.
 pub(super) const ASSIST: Setting = Setting::choice(
     "assist",
     &["on", "off"],
     "whether what is sent is acknowledged where it enters the tunnel, and delivered from there",
 );
-/// The setting of what is put in sequence.
+/// Reordering.
 pub(super) const REORDER: Setting = Setting::choice(
     "reorder",
     &["on", "off"],
     "whether what came by several links is delivered in sequence; off in virtual time only",
 );
-/// The setting of the receiver.
+/// The receiver.
 pub(super) const TRANSFER: Setting =
     Setting::choice("transfer", &["down", "up"], "to the client, or from it");
-/// The setting of the congestion control; in the default grid it is CUBIC.
+/// The congestion control; in the default grid it is CUBIC.
 pub(super) const CONGESTION: Setting =
     Setting::choice("cc", &[GRID, "cubic", "reno", "bbr"], "congestion control of both ends");
-/// The setting of the length.
+/// The length.
 pub(super) const SECONDS: Setting =
     Setting::number("seconds", 30, (6, 600), "how long each connection is carried");
-/// The setting of how many there are.
+/// The number of connections.
 pub(super) const FLOWS: Setting = Setting::number(
     "flows",
     1,
@@ -99,7 +99,7 @@ pub(super) const FLOWS: Setting = Setting::number(
      the file there is one",
 );
 
-/// The setting of the file.
+/// The file.
 pub(super) const FILE: Setting = Setting::number(
     "megabytes",
     0,
@@ -107,7 +107,7 @@ pub(super) const FILE: Setting = Setting::number(
     "another size of the file beside; 0 for the 16,331,410 bytes of the thesis",
 );
 
-/// What is measured at least, of TCP.
+/// The keys for TCP.
 pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_sum_min"),
     Key::higher_is_better("share_of_best_min"),
@@ -117,54 +117,54 @@ pub(super) const KEYS: &[Key] = &[
     Key::must_hold("checksum_ok"),
     Key::higher_is_better(TABLE),
 ];
-/// And where others are carried as well.
+/// The keys if other traffic is carried as well.
 pub(super) const KEYS_OF_ALL: &[Key] = &Key::with::<{ KEYS.len() + 2 }>(
     KEYS,
     &[Key::higher_is_better(judged::OTHERS_SHARE_LEAST), Key::must_hold(judged::QUEUES)],
 );
 
-/// Two of them; the client's first one comes first.
+/// Two links; the client's first one comes first.
 pub(super) type Pair = [Link; 2];
 
 /// The conditions of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell<const N: usize = 2> {
     pair: [Link; N],
-    /// Who receives.
+    /// The receiver.
     to: Receiver,
     known: Known,
     spread: Spread,
-    /// What each link loses each way, in words.
+    /// Loss of each link in each direction, as text.
     loss: &'static str,
     congestion: Congestion,
     carried: Carried,
 }
 
-/// The cells of a scenario whose clients have so many links.
+/// The cells of a scenario whose clients have this number of links.
 #[derive(Debug)]
 pub(super) struct Cells<const N: usize = 2> {
-    /// All pairs, or larger sets, that of a control first.
+    /// All pairs, or larger sets; that of a control first.
     pub(super) pairs: &'static [[Link; N]],
-    /// Who receives, one after the other; none where a setting says it.
+    /// The receivers, one after the other; none if a setting names them.
     pub(super) to: &'static [Receiver],
-    /// How the client knows the gateway.
+    /// How the client finds the gateway.
     pub(super) known: Known,
-    /// Which paths carry together.
+    /// The paths in use.
     pub(super) spreads: &'static [Spread],
-    /// What they lose, as [`loss`] knows it, nothing first.
+    /// The losses, as [`loss`] knows them; none first.
     pub(super) losses: &'static [&'static str],
-    /// The cells that stand for all, by places in these lists.
+    /// The cells that represent the others, by positions in these lists.
     pub(super) few: &'static [(usize, usize)],
-    /// What is carried where nothing is set: in these cells TCP,
+    /// The default traffic: in these cells TCP,
     pub(super) carried: &'static [Carried],
-    /// and in these the rest;
+    /// in these the other kinds,
     pub(super) few_others: &'static [(usize, usize)],
-    /// and what else, by another congestion control to the client.
+    /// and further kinds to the client, with another congestion control.
     pub(super) also: &'static [(Carried, Congestion, usize, usize)],
 }
 
-/// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
-/// long as no queue runs empty, or over.
+/// The shallowest queue of these pairs, in milliseconds: lateness costs no goodput as long as no
+/// queue runs empty or overflows.
 pub(super) fn bound_ms<const N: usize>(pairs: &[[Link; N]]) -> f64 {
     let queue_ms = |link: &Link| {
         let bits = link.config(Loss::None).down.queue_bytes * 8;
@@ -174,8 +174,8 @@ pub(super) fn bound_ms<const N: usize>(pairs: &[[Link; N]]) -> f64 {
 }
 
 impl<const N: usize> Cells<N> {
-    /// Those to tell of: of what is set only that; for the rest all of the grid, or the first where
-    /// the grid is the default. Where nothing is set in the default grid, the few.
+    /// The cells to run. A setting limits its dimension; the others cover the whole grid, or their
+    /// first value in the default grid. Without settings, the default grid has the few cells.
     fn told(&self, stage: &Stage<'_>, chosen: &[[Link; N]]) -> Vec<Cell<N>> {
         let settings = stage.settings;
         let full = stage.grid == Grid::Full && !stage.control();
@@ -214,7 +214,7 @@ impl<const N: usize> Cells<N> {
         let ways = if self.to.is_empty() { vec![receiver(settings)] } else { self.to.to_vec() };
         let mut cells = Vec::new();
         for &(carried, pair, loss) in &conditions {
-            // Datagrams by the clock know of no congestion.
+            // Datagrams at a constant rate have no congestion control.
             let controls = if carried == Carried::Udp { &controls[..1] } else { &controls };
             for &spread in &spreads {
                 for &congestion in controls {
@@ -232,10 +232,10 @@ impl<const N: usize> Cells<N> {
         cells
     }
 
-    /// Tells the story of each cell, of these links if any are chosen.
+    /// Runs each cell, of these links if any are chosen.
     ///
     /// # Errors
-    /// What kept one from being told.
+    /// The reason why one could not run.
     pub(super) fn tell(&self, stage: &Stage<'_>, chosen: &[[Link; N]]) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
         let (mut rows, mut bare) = (Vec::new(), Vec::new());
@@ -275,13 +275,13 @@ fn some_of<T: Copy>(all: &[T], every: bool) -> Vec<T> {
 }
 
 impl<const N: usize> Cell<N> {
-    /// To the client, by one path each to the gateway's only address.
+    /// To the client, on one path for each link to the gateway's only address.
     pub(super) const fn down(pair: [Link; N], loss: &'static str, congestion: Congestion) -> Self {
         let (to, known, spread) = (Receiver::Client, Known::ByAddress, Spread::ONE);
         Self { pair, to, known, spread, loss, congestion, carried: Carried::Tcp }
     }
 
-    /// Whether any of its links loses something by itself.
+    /// Whether any of its links loses packets by itself.
     fn is_lossy(&self) -> bool {
         self.loss != "0" || self.pair.iter().any(|link| link.loses_ppm > 0)
     }
@@ -302,7 +302,7 @@ impl<const N: usize> Cell<N> {
     fn measure(&self, stage: &Stage<'_>, outcome: &mut Outcome) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
         let told = stage.on_ground(&self.terrain(stage), &mut |ground, _| {
-            // Until there is a path by every link.
+            // Until there is a path on every link.
             ground.pause(CALM_NS)?;
             let before = ground.reported(self.to)?;
             let Goodput { mbps, window, run } = self.goodput(stage, ground)?;
@@ -324,14 +324,14 @@ impl<const N: usize> Cell<N> {
         outcome.absorb(told);
         let Alone { best_mbps, single, broke } = self.alone(stage, outcome)?;
         measured.best_mbps = best_mbps;
-        // What ended early or was altered is no measure for others either.
+        // A transfer that ended early or was altered is no measure for others either.
         measured.is_whole &= broke.is_none();
         measured.broke = measured.broke.or(broke);
         if self.carried != Carried::Tcp {
             return Ok(measured);
         }
         measured.compared = self.compare(stage, single, outcome);
-        // No bare link is the sum of recorded ones: what they carry differs from moment to moment.
+        // No bare link equals the sum of recorded ones, because their rates change all the time.
         if is_recorded(self.pair) {
             return Ok(measured);
         }
@@ -343,10 +343,10 @@ impl<const N: usize> Cell<N> {
         Ok(measured)
     }
 
-    /// What one connection has by all links, and what they can carry; in Mbit/s.
+    /// The rate of one connection over all links, and their capacity; in Mbit/s.
     ///
     /// # Errors
-    /// What kept it from being measured.
+    /// The reason why it could not be measured.
     pub(super) fn rates_mbps(
         &self,
         stage: &Stage<'_>,
@@ -407,8 +407,8 @@ impl<const N: usize> Cell<N> {
         }
     }
 
-    /// After how many seconds from that moment on both links together have had room for so many
-    /// bytes of payload: of recorded ones that is other at any moment.
+    /// Seconds from that moment until both links together had room for this payload. Recorded links
+    /// differ from moment to moment.
     fn offered_s(&self, from_ns: u64, bytes: u64) -> Option<f64> {
         let (inner, payload) = self.carried.packet_bytes();
         let bits = bytes as f64 * 8.0 * inner / payload;
@@ -434,8 +434,7 @@ impl<const N: usize> Cell<N> {
         Connections { congestion: self.congestion, ..bulk }
     }
 
-    /// What both links can carry of what is inside at best, by what this tunnel adds to each
-    /// packet at least.
+    /// The greatest inner rate of both links, by the least that this tunnel adds to each packet.
     fn sum_mbps(
         &self,
         ground: &mut dyn Ground,
@@ -449,7 +448,7 @@ impl<const N: usize> Cell<N> {
     }
 }
 
-/// What the client makes of its links: in a control, one carries.
+/// How the client uses its links: in a control, one carries traffic.
 pub(super) fn mode(stage: &Stage<'_>) -> Mode {
     match stage.settings.text("mode") {
         _ if stage.control() => Mode::Backup,
@@ -459,19 +458,19 @@ pub(super) fn mode(stage: &Stage<'_>) -> Mode {
     }
 }
 
-/// How the links are chosen among.
+/// The scheduler.
 fn scheduler(settings: &Settings) -> &'static str {
     let set = settings.text("scheduler");
     SCHEDULERS.iter().find(|&&name| name == set).unwrap_or(&SCHEDULERS[0])
 }
 
-/// What carries datagrams; of a scenario without the setting the usual.
+/// The transport; the default in a scenario without the setting.
 fn transport(settings: &Settings) -> &'static str {
     let set = settings.text("transport");
     TRANSPORTS.iter().find(|&&name| name == set).unwrap_or(&TRANSPORTS[0])
 }
 
-/// Which connections the tunnel assists.
+/// The connections that the tunnel acknowledges locally.
 fn assist(settings: &Settings) -> Assist {
     match settings.text("assist") {
         "off" => Assist::Off,
@@ -479,7 +478,7 @@ fn assist(settings: &Settings) -> Assist {
     }
 }
 
-/// The pair that a setting names, by how each is called there.
+/// The pair that a setting names.
 pub(super) fn chosen<const N: usize>(
     settings: &Settings,
     key: &str,
@@ -489,7 +488,7 @@ pub(super) fn chosen<const N: usize>(
     pairs.iter().copied().find(|pair| called(pair) == settings.text(key))
 }
 
-/// Tells a story that needs no tunnel.
+/// Runs a part that needs no tunnel.
 fn on_bare_ground(
     stage: &Stage<'_>,
     terrain: &Terrain,

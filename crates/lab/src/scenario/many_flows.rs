@@ -28,7 +28,7 @@ const SILENCE: (u64, u64) = (2, 20 * SECOND);
 /// How long a control goes on after the link is gone for good.
 const CONTROL_NS: u64 = 6 * SECOND;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     BY,

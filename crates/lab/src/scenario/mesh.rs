@@ -30,7 +30,7 @@ const CELLS: Cells<4> = Cells {
     also: &[],
 };
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     SCHEDULER,

@@ -1,11 +1,11 @@
-//! Scenarios: stories told on an emulated network, what was measured in them, and the verdict.
+//! Scenarios: runs on an emulated network, their measurements, and the verdict.
 //!
-//! A scenario is told once, over a [`crate::ground::Ground`]: on namespaces with the real binary,
-//! or in virtual time over the production core. Its [`Stage`] builds the ground. Everything around
-//! that (settings, seeds, limits, lateness, JSON, exit status) is in [`run`] and knows no scenario.
+//! A scenario is written once, over a [`crate::ground::Ground`]: it runs on namespaces with the
+//! real binary, or in virtual time over the production core. Its [`Stage`] builds the backend.
+//! Settings, seeds, limits, lateness, JSON and exit status are in [`run`], which knows no scenario.
 //!
-//! What a scenario decides: the story, the keys it measures, and the limits. What it refuses to
-//! know: whether it passed; that is computed from limits and measured values alone.
+//! A scenario defines the run, the keys that it measures, and the limits. It does not decide
+//! whether it passed: limits and measured values alone do.
 
 pub mod ablation;
 pub mod addresses;
@@ -121,51 +121,49 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &random_links::RandomLinks,
 ];
 
-/// A story and what is measured in it.
+/// A run and its measurements.
 pub trait Scenario: Sync {
-    /// What it is called, what can be set, and what it measures.
+    /// Its name, its settings, and its keys.
     fn about(&self) -> About;
 
-    /// The values that papers print under these settings; empty where no paper measured this.
+    /// The values that papers print for these settings; empty if no paper measured this.
     fn paper(&self, _settings: &Settings) -> Paper {
         Paper::default()
     }
 
-    /// What must hold for a pass under these settings, whatever else the story asks of what it
-    /// told.
+    /// The limits for a pass under these settings, besides those that the run adds.
     fn limits(&self, settings: &Settings) -> Vec<Limit>;
 
-    /// The time, in milliseconds, against which the emulator's lateness is held: the smallest
-    /// bound under test.
+    /// The time in milliseconds that the emulator's lateness is compared with: the smallest bound
+    /// under test.
     fn bound_ms(&self, settings: &Settings) -> f64;
 
-    /// Tells the story, on one ground after the other if it needs several.
+    /// Runs it, on several backends one after the other if it needs them.
     ///
     /// # Errors
-    /// What kept it from being told: a program of the lab that failed, a refusal of the kernel. A
-    /// bad result is no error, nor is it one that what is under test breaks down.
+    /// The reason why it could not run: a program of the lab failed, or the kernel refused
+    /// something. A bad result is no error, nor is a failure of the program under test.
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome>;
 }
 
-/// What a scenario says of itself.
+/// The description of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The name that people type.
     pub name: &'static str,
-    /// One line on what is shown.
+    /// Its purpose in one line.
     pub summary: &'static str,
     /// The settings it understands besides the common ones.
     pub settings: &'static [Setting],
-    /// What it measures at least, and which way is better.
+    /// Its keys at least, and the better direction of each.
     pub keys: &'static [Key],
 }
 
-/// Time in which the links of a client are found, and in which what was said before drains from
-/// their queues.
+/// Time in which a client finds its links, and in which earlier traffic drains from their queues.
 const CALM_NS: u64 = 2 * SECOND;
 
-/// The link of most stories: the distant testbed of Alshalan's thesis. Each seed draws a round trip
-/// about as long ([`drawn`]).
+/// The link of most scenarios: the distant testbed of Alshalan's thesis. Each seed draws a similar
+/// round trip ([`drawn`]).
 const USUAL: CleanLink = CleanLink { rate: 20_000_000, round_trip_ns: 40 * MS };
 
 /// The link of the thesis' local testbed.
@@ -187,41 +185,42 @@ impl CleanLink {
         Terrain::of(self.link())
     }
 
-    /// So many of its round trips, in milliseconds.
+    /// This number of its round trips, in milliseconds.
     fn round_trips_ms(&self, count: f64) -> f64 {
         statistics::rounded(self.round_trip_ns as f64 * count / MS as f64)
     }
 
-    /// For how long a move to it may hold up a download, in milliseconds.
+    /// The longest pause of a download that a move to it may cause, in milliseconds.
     fn download_still_ms(&self) -> f64 {
         self.round_trips_ms(1.0) + DOWNLOAD_MARGIN_MS as f64
     }
 
-    /// What a move to it may cost, in milliseconds: a round trip, and [`MARGIN_MS`].
+    /// The longest pause that a move to it may cause, in milliseconds: a round trip and
+    /// [`MARGIN_MS`].
     fn move_ms(&self) -> f64 {
         self.round_trips_ms(1.0) + MARGIN_MS as f64
     }
 }
 
-/// What a change of path may cost beyond a round trip, in milliseconds.
+/// The cost of a change of path beyond a round trip, in milliseconds.
 const MARGIN_MS: u64 = 10;
 
-/// What a move may cost a download beyond a round trip, in milliseconds: at most 101 over ten seeds
-/// in virtual time, and a fifth more. What was on its way is sent again, and what had come of it
-/// already waits until that is there.
+/// The cost of a move for a download beyond a round trip, in milliseconds: at most 101 over ten
+/// seeds in virtual time, and a fifth more. Packets in flight are sent again, and those that had
+/// arrived wait for them.
 const DOWNLOAD_MARGIN_MS: u64 = 120;
 
-/// How much of a scenario's grid of conditions is covered. A scenario of one cell has no choice.
+/// The covered part of a scenario's grid of conditions. A scenario of one cell has no choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Grid {
-    /// The cells that stand for the rest.
+    /// The cells that represent the others.
     Default,
     /// All of them.
     Full,
 }
 
 impl Grid {
-    /// As it is said on the command line.
+    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -238,11 +237,11 @@ const FAMILY: Setting = Setting::choice("family", &["4", "6"], "IP version outsi
 pub struct Key {
     /// Its name, with the unit.
     pub name: &'static str,
-    /// Which values of it are worse.
+    /// The worse direction.
     pub worse: Worse,
 }
 
-/// Which way a key gets worse.
+/// The worse direction of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worse {
     /// Greater is worse: times, losses.
@@ -253,31 +252,31 @@ pub enum Worse {
     False,
 }
 
-/// What a story brought to light.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Measured values by key.
     pub measured: Values,
-    /// Why keys have no value, where the story knows.
+    /// The reason why a key has no value, if the run knows it.
     pub not_measured: BTreeMap<String, String>,
-    /// The single values behind medians.
+    /// The single values of each median.
     pub samples: BTreeMap<String, Vec<f64>>,
-    /// What must hold besides, of what not every run tells.
+    /// Further limits that only some runs have.
     pub limits: Vec<Limit>,
-    /// The same story without Rove; or why there is none.
+    /// The same run without Rove, or why there is none.
     pub baseline: Baseline,
-    /// What broke down of what is under test, before the story's end.
+    /// What failed in the program under test before the run's end.
     pub broke: Option<String>,
-    /// How late the emulator was; none in virtual time, which is never late.
+    /// The emulator's lateness; `None` in virtual time, which is never late.
     pub timekeeping: Option<Timekeeping>,
 }
 
-/// What else was measured in the same run.
+/// Comparison in the same run.
 #[derive(Clone, Debug)]
 pub enum Baseline {
-    /// By name of the other, its values.
+    /// The values of each other, by name.
     Measured(BTreeMap<String, Values>),
-    /// Nothing, for this reason.
+    /// None, for this reason.
     None(String),
 }
 
@@ -288,7 +287,7 @@ impl Default for Baseline {
 }
 
 impl Outcome {
-    /// Takes over what another story of the same run brought to light.
+    /// Adds the result of another part of the same run.
     fn absorb(&mut self, other: Self) {
         self.measured.extend(other.measured);
         self.not_measured.extend(other.not_measured);
@@ -304,18 +303,18 @@ impl Outcome {
         };
     }
 
-    /// Notes a measured value, rounded; null where there is none.
+    /// Notes a measured value, rounded; null if there is none.
     fn measure(&mut self, key: &str, value: Option<f64>) {
         self.measured.insert(key.to_owned(), json!(value.map(statistics::rounded)));
     }
 
-    /// Notes that a key has no value, and why.
+    /// Notes that a key has no value, and the reason.
     fn skip(&mut self, key: &str, why: &str) {
         self.measure(key, None);
         self.not_measured.insert(key.to_owned(), why.to_owned());
     }
 
-    /// Notes how many there were of something.
+    /// Notes a number.
     fn count(&mut self, key: &str, number: u64) {
         self.measured.insert(key.to_owned(), json!(number));
     }
@@ -325,7 +324,7 @@ impl Outcome {
         self.measured.insert(key.to_owned(), json!(holds));
     }
 
-    /// Asks for something besides.
+    /// Adds a limit.
     fn ask(&mut self, limit: Limit) {
         self.limits.push(limit);
     }
@@ -335,8 +334,8 @@ impl Outcome {
         self.samples.insert(key.to_owned(), values);
     }
 
-    /// Notes how a download went in which so much was to be done: one that ended before that shows
-    /// nothing.
+    /// Notes the result of a download with this number of acts. If it ended before the last of
+    /// them, it proves nothing.
     fn transferred(&mut self, transfer: &Transfer, acts: usize) {
         self.measure("transfer_s", transfer.seconds());
         self.hold("checksum_ok", transfer.intact && transfer.moments.len() == acts);
@@ -344,20 +343,20 @@ impl Outcome {
 }
 
 impl Key {
-    /// A key of which greater values are worse.
+    /// A key whose greater values are worse.
     pub const fn lower_is_better(name: &'static str) -> Self {
         Self { name, worse: Worse::Higher }
     }
 
-    /// A key of which smaller values are worse.
+    /// A key whose smaller values are worse.
     pub const fn higher_is_better(name: &'static str) -> Self {
         Self { name, worse: Worse::Lower }
     }
 
-    /// Those of several scenarios, and then a scenario's own.
+    /// Keys of several scenarios, and then a scenario's own.
     ///
     /// # Panics
-    /// While it is compiled, unless they are so many together.
+    /// At compile time, unless the number fits.
     const fn with<const N: usize>(several: &[Self], own: &[Self]) -> [Self; N] {
         assert!(several.len() + own.len() == N, "count them");
         let mut all = [Self::must_hold(""); N];

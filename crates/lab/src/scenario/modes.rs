@@ -58,7 +58,7 @@ const MODES: [(Mode, &str, [&str; 2]); 3] = [
 /// How the first link dies.
 const DEATHS: [(&str, Act); 2] = [("event", Act::Unplug(0)), ("silence", Act::Swallow(0))];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     TRANSFER,
     Setting::choice("by", &["both", "event", "silence"], "how the first link dies"),

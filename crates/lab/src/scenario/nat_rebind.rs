@@ -37,7 +37,7 @@ const IDLE_VIRTUAL_NS: u64 = 600 * SECOND;
 /// What the client then asks.
 const ASKED: Pings = Pings { count: 20, interval_ns: 50 * MS };
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::number(
         "changes",

@@ -42,7 +42,7 @@ const RESTART_MARGIN_MS: f64 = 28.0;
 /// Connections in each gap.
 const CONNECTIONS: usize = 3;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     BY,

@@ -56,7 +56,7 @@ const THREE: &[u8] = &[PREFERRED, UNNAMED, LAST];
 /// The key and the column of what the second level has of the third, where both are told.
 const THIRD: &str = "second_over_third";
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::choice("transfer", &[GRID, "down", "up"], "to the client, or from it"),
     Setting::choice("cc", &["cubic", "reno", "bbr"], "congestion control of both ends"),

@@ -1,4 +1,4 @@
-//! The one JSON object in which a run says what it found.
+//! The one JSON object with the results of a run.
 
 use super::paper::Paper;
 use super::values::{Values, shown};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The key under which every record says whether what is under test was alive at the story's end.
+/// The key under which every record says whether the program under test was alive at the end.
 pub const ALIVE: Key = Key::must_hold("alive");
 
 /// A condition on a measured key, written `[key, operator, bound]`.
@@ -20,7 +20,7 @@ pub struct Limit {
     bound: Value,
 }
 
-/// How a value is held against a bound.
+/// How a value is compared with a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// At most.
@@ -31,41 +31,41 @@ pub enum Operator {
     Equal,
 }
 
-/// How the emulator kept time.
+/// The emulator's timing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatenessRecord {
-    /// 99 of 100 packets were at most so late, in milliseconds.
+    /// Lateness of 99 of 100 packets at most, in milliseconds.
     pub p99_ms: f64,
-    /// The latest, in milliseconds.
+    /// The greatest lateness, in milliseconds.
     pub max_ms: f64,
     /// Packets handed over.
     pub packets: u64,
-    /// Like `p99_ms`, of the packets between a move and the first that came after it.
+    /// Like `p99_ms`, for the packets between a move and the first that arrived after it.
     pub after_moves_p99_ms: f64,
 }
 
 impl LatenessRecord {
-    /// What a bound is held against, in milliseconds: a move has few packets, and must not hide
-    /// among those of a download.
+    /// The lateness that counts against a bound, in milliseconds: a move has few packets, and must
+    /// not hide among those of a download.
     pub const fn judged_ms(&self) -> f64 {
         self.p99_ms.max(self.after_moves_p99_ms)
     }
 }
 
-/// How evenly the machine worked: what the same little work took, by its processor's clock.
+/// The machine's evenness: processor time of one small task, by its processor's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineRecord {
-    /// In the median, in microseconds.
+    /// Median, in microseconds.
     pub work_p50_us: f64,
-    /// Where 99 of 100 took no longer.
+    /// 99th percentile.
     pub work_p99_us: f64,
-    /// At worst.
+    /// Maximum.
     pub work_max_us: f64,
-    /// How often it was done.
+    /// Number of samples.
     pub looks: u64,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
     /// Name of the scenario.
@@ -76,44 +76,44 @@ pub struct Record {
     /// How many seeds were run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seeds: Option<u64>,
-    /// What the binary under test calls itself; null without one.
+    /// The version of the binary under test; null without one.
     pub rove_version: Option<String>,
     /// SHA-256 of the binary under test.
     pub rove_sha256: Option<String>,
     /// `netns` or `virtual`.
     #[serde(rename = "where")]
     pub place: &'static str,
-    /// How much of the grid of conditions was covered.
+    /// The covered part of the grid of conditions.
     pub grid: &'static str,
-    /// What was set on the command line.
+    /// The settings of the command line.
     pub settings: BTreeMap<String, String>,
     /// The values that papers print.
     pub paper: Paper,
-    /// What was measured; over several seeds, the medians.
+    /// Measured values; over several seeds, the medians.
     pub measured: Values,
-    /// Why keys have no value.
+    /// The reason why a key has no value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub not_measured: BTreeMap<String, String>,
     /// Over several seeds, the worst of each key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<Values>,
-    /// The single values behind medians.
+    /// The single values of each median.
     pub samples: BTreeMap<String, Vec<f64>>,
     /// The same without Rove.
     pub baseline: Option<BTreeMap<String, Values>>,
-    /// Why there is none.
+    /// The reason why there is none.
     pub baseline_reason: Option<String>,
-    /// How the emulator kept time; null in virtual time.
+    /// The emulator's timing; null in virtual time.
     pub lateness: Option<LatenessRecord>,
-    /// How evenly the machine worked; null in virtual time.
+    /// The machine's evenness; null in virtual time.
     pub machine: Option<MachineRecord>,
-    /// How often the story was told until the emulator was on time.
+    /// Attempts until the emulator was on time.
     pub attempts: u32,
-    /// What had to hold.
+    /// The limits.
     pub limits: Vec<Limit>,
-    /// Whether it did; null only when lateness voids the run.
+    /// Whether they hold; null only if lateness voids the run.
     pub pass: Option<bool>,
-    /// Why it did not, or why that cannot be said.
+    /// The reason if they do not, or if there is no verdict.
     pub reason: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl Limit {
         Self { key, operator: Operator::Equal, bound: bound.into() }
     }
 
-    /// The key it is about.
+    /// Its key.
     pub const fn key(&self) -> &'static str {
         self.key
     }
@@ -143,7 +143,7 @@ impl Limit {
         format!("{} {}", self.operator.symbol(), shown(&self.bound))
     }
 
-    /// Whether it holds; a value that is missing or null holds nothing.
+    /// Whether it holds; a missing or null value fails.
     pub fn holds(&self, measured: &Values) -> bool {
         let Some(value) = measured.get(self.key) else { return false };
         if self.operator == Operator::Equal && !self.bound.is_number() {
@@ -159,7 +159,7 @@ impl Limit {
         }
     }
 
-    /// The condition in words, with what was measured.
+    /// The condition as text, with the measured value.
     pub fn describe(&self, measured: &Values) -> String {
         let value = measured.get(self.key).unwrap_or(&Value::Null);
         format!("{} is {value}, must be {} {}", self.key, self.operator.symbol(), self.bound)
@@ -169,7 +169,7 @@ impl Limit {
 impl Operator {
     const ALL: [Self; 3] = [Self::AtMost, Self::AtLeast, Self::Equal];
 
-    /// As it stands in the JSON.
+    /// Its form in the JSON.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::AtMost => "<=",
@@ -210,13 +210,13 @@ impl From<&Times> for MachineRecord {
 }
 
 impl Record {
-    /// Takes over an outcome, with what it asks for besides, and judges it. Keys that were not
-    /// measured are null. What breaks down before the end has not passed, whatever was measured
-    /// until then.
+    /// Takes the result of a run, with its further limits, and judges it. Keys without a value are
+    /// null. A run in which the program under test failed has not passed, whatever was measured
+    /// before.
     pub fn judge(&mut self, outcome: Outcome, keys: &[Key]) {
         self.measured = outcome.measured;
         for limit in outcome.limits {
-            // A story that is told once more asks once more.
+            // A run that is repeated adds the same limit again.
             if !self.limits.contains(&limit) {
                 self.limits.push(limit);
             }
@@ -239,8 +239,8 @@ impl Record {
         }
     }
 
-    /// Takes over what was measured before, and judges it by what is asked for now. What its own
-    /// outcome asked for besides is asked for still.
+    /// Takes the values of an earlier record, and judges them by the present limits. The further
+    /// limits of that record stay.
     ///
     /// # Errors
     /// It is no record of this scenario.
@@ -278,14 +278,14 @@ impl Record {
         self.reason = Some(reason);
     }
 
-    /// The object that stands for all seeds: medians, worst values, and the verdict of the
-    /// medians. Runs that are void do not count; unless most do, the whole is void.
+    /// The object for all seeds: medians, worst values, and the verdict of the medians. Void runs
+    /// do not count; if most are void, the whole is void.
     ///
-    /// Returns `None` of nothing.
+    /// Returns `None` for an empty list.
     pub fn summary(all: &[Self], keys: &[Key]) -> Option<Self> {
         let clean: Vec<Self> = all.iter().filter(|record| record.pass.is_some()).cloned().collect();
         let void = all.len() - clean.len();
-        // Of void runs alone there are figures too, but no verdict.
+        // Void runs alone have figures too, but no verdict.
         let records = if clean.is_empty() { all } else { &clean };
         let first = records.first()?;
         let names: std::collections::BTreeSet<&String> =
@@ -346,8 +346,8 @@ impl Record {
     }
 }
 
-/// The limits of the first, each with the median of the bounds that the runs ask for: what a seed
-/// draws may decide its bound.
+/// The limits of the first, each with the median of the runs' bounds, because a bound may depend on
+/// the seed.
 fn middle_limits(records: &[Record]) -> Vec<Limit> {
     let middle = |limit: &Limit| {
         let is_same = |one: &&Limit| one.key == limit.key && one.operator == limit.operator;
@@ -360,7 +360,7 @@ fn middle_limits(records: &[Record]) -> Vec<Limit> {
     records.first().map_or_else(Vec::new, |first| first.limits.iter().map(middle).collect())
 }
 
-/// The medians of each value of each other that was measured in every run.
+/// The medians of each value of each comparison that every run has.
 fn summary_of_baselines(records: &[Record]) -> Option<BTreeMap<String, Values>> {
     let mut summary = records.first()?.baseline.clone()?;
     for (name, values) in &mut summary {
@@ -373,8 +373,8 @@ fn summary_of_baselines(records: &[Record]) -> Option<BTreeMap<String, Values>> 
     Some(summary)
 }
 
-/// The median of numbers, rounded; of flags, whether all hold; of words, what all say; of tables,
-/// the medians of their cells; null when any value is missing.
+/// The median of numbers, rounded; of flags, whether all hold; of texts, the common one; of tables,
+/// the medians of their cells; null if any value is missing.
 fn middle_of(values: &[&Value]) -> Value {
     if let Some(table) = table::middle(values) {
         return table;

@@ -25,7 +25,7 @@ const LENGTH: u64 = 5_000_000;
 /// How long that may take.
 const TRANSFER_LIMIT_NS: u64 = 60 * SECOND;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::number(
         "restarts",

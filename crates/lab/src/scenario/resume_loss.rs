@@ -24,7 +24,7 @@ const NOTICE_NS: u64 = 300 * MS;
 /// About how long after it has gone the next one is looked for.
 const REST_NS: u64 = 500 * MS;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] =
     &[Setting::number("moves", 5, (1, 5), "the most moves of a run"), FAMILY];
 

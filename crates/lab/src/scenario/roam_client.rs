@@ -67,7 +67,7 @@ const TABLE_3_1: &str = "Table 3.1";
 const LOCAL_TESTBED: &str = "Alshalan 2017, section 3.7.4, local testbed";
 const DISTANT_TESTBED: &str = "Alshalan 2017, section 3.7.4, distant testbed";
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::choice(
         "place",

@@ -59,7 +59,7 @@ enum First {
     Keepalive,
 }
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::number("clients", 1, (1, CLIENTS_MAX), "how many; between namespaces up to 200"),
     Setting::flag("announced", true, "every client is told before the old address goes"),

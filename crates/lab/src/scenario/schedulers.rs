@@ -1,10 +1,10 @@
-//! `schedulers`: each scheduler by a property that no other has (Lukaszewski 2017, section 2.2.4;
-//! Multilink VPN, "Link Quality").
+//! `schedulers`: tests each scheduler by a property that no other has (Lukaszewski 2017, section
+//! 2.2.4; Multilink VPN, "Link Quality").
 //!
-//! Where links are filled, most schedulers look alike: what each link carries is then decided by
-//! its congestion control. So there are four loads. Few datagrams, bursts, and more than both links
-//! carry go over a near slow link and a far fast one; few datagrams go over two equal links of
-//! which the first loses packets. What comes by the first link tells the schedulers apart.
+//! On full links most schedulers look alike, because congestion control decides the share of each
+//! link. So there are four loads. Few datagrams, bursts, and more than both links carry use a near
+//! slow link and a far fast one. Few datagrams use two equal links, of which the first loses
+//! packets. The share of the first link tells the schedulers apart.
 
 use super::links::Carried;
 use super::paper::Paper;
@@ -23,25 +23,25 @@ use serde_json::Value;
 /// The near link and the far one.
 const NEAR: CleanLink = CleanLink { rate: 10_000_000, round_trip_ns: 20 * MS };
 const FAR: CleanLink = CleanLink { rate: 30_000_000, round_trip_ns: 60 * MS };
-/// Two equal links with room to spare: the last load goes over them.
+/// Two equal links with room to spare, for the last load.
 const EQUAL: CleanLink = CleanLink { rate: 50_000_000, round_trip_ns: 20 * MS };
 /// Few datagrams: less than either link carries, in kbit/s with their headers.
 const FEW_KBPS: u64 = 4_000;
 /// More than both links carry.
 const MUCH_KBPS: u64 = 44_000;
-/// A burst of ten segments: the near link has carried it before the far one brings its first.
+/// A burst of ten segments: the near link has carried it before the far one delivers its first.
 const BURST_BYTES: u32 = 13_680;
-/// Time between two bursts: all of one has come before the next leaves.
+/// Time between two bursts: each has arrived before the next leaves.
 const BURST_EVERY_NS: u64 = 150 * MS;
-/// Bytes of UDP payload in which one of the datagrams goes through the tunnel, about: 28 of headers
-/// inside, and 31 of the tunnel's own.
+/// UDP payload of a datagram through the tunnel, about: 28 bytes of inner headers, and 31 of the
+/// tunnel's own.
 const OUTER_BYTES: u64 = Datagrams::BYTES as u64 + 28 + 31;
-/// How long a link that loses is found out before anything counts.
+/// Time in which the loss of a link is learned before anything counts.
 const LEARNING_NS: u64 = 3 * SECOND;
-/// How many times as long as the other loads the last one lasts: it is about chance.
+/// The last load lasts this many times as long as the others, because it depends on chance.
 const LOSSY_TIMES: u64 = 2;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::choice(
         "scheduler",
@@ -62,22 +62,22 @@ const SETTINGS: &[Setting] = &[
     Setting::number("seconds", 4, (2, 60), "how long each load lasts"),
 ];
 
-/// The columns of the table. The share of few datagrams that comes by the near link, and how many
-/// bytes come for each of payload;
+/// The columns of the table. The near link's share of few datagrams, and received bytes for each
+/// byte of payload;
 const FEW_NEAR: &str = "few_near";
 const FEW_BYTES: &str = "few_bytes";
 /// the near link's share of bursts;
 const BURST_NEAR: &str = "burst_near";
-/// of more than there is room for the near link's share, and what comes of what both links carry;
+/// of more than there is room for, the near link's share, and the received part of both links'
+/// capacity;
 const MUCH_NEAR: &str = "much_near";
 const MUCH_SHARE: &str = "much_share";
-/// the near link's share of few datagrams once both links were filled;
+/// the near link's share of few datagrams after both links were filled;
 const KNOWN_NEAR: &str = "known_near";
-/// and of what leaves for the first time the share of the link that loses packets, beside an equal
-/// one, which is the smaller.
+/// and of first transmissions the share of the lossy link beside an equal one.
 const LOSSY: &str = "lossy";
 
-/// What is asked of a figure.
+/// The condition on a figure.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     AtLeast(f64),
@@ -86,13 +86,13 @@ enum Asked {
 
 use Asked::{AtLeast, AtMost};
 
-/// A figure of a scheduler: the key that it is told under, its column, and what is asked of it.
+/// A figure of a scheduler: its key, its column, and the condition.
 type Figure = (&'static str, &'static str, Asked);
 
-/// What only this scheduler does.
+/// The property that only this scheduler has.
 const PROPERTIES: [(&str, &[Figure]); 7] = [
-    // The near link carries all that arrives first by it, also what has to wait for that; what is
-    // more fills both links.
+    // The near link carries every packet that arrives first on it, also after a wait; the rest
+    // fills both links.
     (
         "earliest",
         &[
@@ -100,7 +100,7 @@ const PROPERTIES: [(&str, &[Figure]); 7] = [
             ("earliest_much_share", MUCH_SHARE, AtLeast(0.9)),
         ],
     ),
-    // The near link carries first, and the far one as soon as something would wait.
+    // The near link carries first, and the far one when a packet would wait.
     (
         "rtt",
         &[
@@ -108,7 +108,7 @@ const PROPERTIES: [(&str, &[Figure]); 7] = [
             ("rtt_burst_near", BURST_NEAR, AtMost(0.6)),
         ],
     ),
-    // Each link carries as many, whatever it is like and whatever it loses.
+    // Both links carry the same number, whatever their rate and loss.
     (
         "round-robin",
         &[
@@ -118,9 +118,9 @@ const PROPERTIES: [(&str, &[Figure]); 7] = [
             ("round_robin_lossy", LOSSY, AtLeast(0.41)),
         ],
     ),
-    // Each packet goes by both links.
+    // Each packet uses both links.
     ("redundant", &[("redundant_few_bytes", FEW_BYTES, AtLeast(1.9))]),
-    // Each link carries as many where nothing is lost, and fewer where it loses.
+    // Both links carry the same number without loss; a lossy link carries fewer.
     (
         "loss",
         &[
@@ -129,16 +129,16 @@ const PROPERTIES: [(&str, &[Figure]); 7] = [
             ("loss_lossy", LOSSY, AtMost(0.41)),
         ],
     ),
-    // The faster link carries first, however far it is.
+    // The faster link carries first, whatever its round trip.
     ("rate", &[("rate_known_near", KNOWN_NEAR, AtMost(0.1))]),
-    // The near link carries alone, also what it has no room for.
+    // The near link carries alone, also beyond its capacity.
     ("latency", &[("latency_much_near", MUCH_NEAR, AtLeast(0.9))]),
 ];
 
-/// How often a scheduler has the property of another.
+/// How often a scheduler has another's property.
 const MISTAKEN: &str = "mistaken";
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::higher_is_better("earliest_burst_near"),
     Key::higher_is_better("earliest_much_share"),
@@ -184,7 +184,7 @@ impl Scenario for Schedulers {
         own.chain([Limit::equal(MISTAKEN, 0), Limit::equal("checksum_ok", true)]).collect()
     }
 
-    /// By so much the near link is nearer than the far one.
+    /// The difference between the near link and the far one.
     fn bound_ms(&self, _settings: &Settings) -> f64 {
         ((FAR.round_trip_ns - NEAR.round_trip_ns) / 2 / MS) as f64
     }
@@ -203,7 +203,7 @@ impl Scenario for Schedulers {
             let mut telling = Telling { stage, row: Row::new(), intact: true };
             telling.row.insert("scheduler".to_owned(), (*name).into());
             let scheduler = carrier(stage, name);
-            // Over either, until there is a path by each link.
+            // On either link, until there is a path on each.
             let told = stage.on_ground(&terrain(&unequal, scheduler), &mut |ground, _| {
                 ground.pause(CALM_NS)?;
                 telling.over_unequal(ground)
@@ -224,13 +224,13 @@ impl Scenario for Schedulers {
     }
 }
 
-/// The schedulers to tell of, with their properties.
+/// The schedulers to run, with their properties.
 fn told(settings: &Settings) -> impl Iterator<Item = &'static (&'static str, &'static [Figure])> {
     let asked = settings.text("scheduler").to_owned();
     PROPERTIES.iter().filter(move |(name, _)| asked == "all" || asked == *name)
 }
 
-/// What carries in place of this one: usually itself; in a control another, which is the same for
+/// The scheduler that runs in place of this one: usually itself; in a control another, the same for
 /// all.
 fn carrier(stage: &Stage<'_>, name: &str) -> &'static str {
     let uses = match stage.settings.text("uses") {
@@ -245,7 +245,7 @@ fn terrain([first, second]: &[LinkConfig; 2], scheduler: &'static str) -> Terrai
     Terrain { beside: vec![second.clone()], scheduler, ..Terrain::of(first.clone()) }
 }
 
-/// Writes down the figures of each scheduler, and how often another has all that tells one.
+/// Writes the figures of each scheduler, and how often another has all of its properties.
 fn report(outcome: &mut Outcome, rows: Vec<Row>) {
     let mut mistaken = 0;
     for (name, figures) in &PROPERTIES {
@@ -275,7 +275,7 @@ impl Asked {
         }
     }
 
-    /// Whether a value is as it is asked for: one that is missing is not.
+    /// Whether a value meets the condition; a missing one does not.
     fn holds(self, value: Option<&Value>) -> bool {
         value.and_then(Value::as_f64).is_some_and(|value| match self {
             AtLeast(bound) => value >= bound,
@@ -284,11 +284,11 @@ impl Asked {
     }
 }
 
-/// The story of one scheduler as it is told.
+/// The run of one scheduler.
 struct Telling<'a> {
     stage: &'a Stage<'a>,
     row: Row,
-    /// Whether all that came is what was sent.
+    /// Whether everything received is what was sent.
     intact: bool,
 }
 
@@ -313,13 +313,13 @@ impl Telling<'_> {
     }
 
     fn over_equal(&mut self, ground: &mut dyn Ground) -> Result<(), Trouble> {
-        // From the client, which tells of each path what left by it, and how much of that again.
+        // From the client, which counts for each path what left, and what of it again.
         self.carry(ground, Receiver::Server, FEW_KBPS, LEARNING_NS)?;
         let before = ground.reported(Receiver::Client)?;
         self.carry(ground, Receiver::Server, FEW_KBPS, LOSSY_TIMES * self.length_ns())?;
         let left = |one: &Reported| one.left_bytes.saturating_sub(one.left_again * OUTER_BYTES);
         let left = grown(&before, &ground.reported(Receiver::Client)?, left);
-        // A path that loses so much may be given up and made again, with another number.
+        // A path that loses so much may be given up and opened again, with another number.
         self.note(LOSSY, first_share(&left).map(|share| share.min(1.0 - share)));
         Ok(())
     }
@@ -328,7 +328,7 @@ impl Telling<'_> {
         self.stage.settings.number("seconds") * SECOND
     }
 
-    /// Datagrams by the clock, and what came meanwhile by each path.
+    /// Datagrams at a constant rate, and the bytes received on each path meanwhile.
     fn pour(
         &mut self,
         ground: &mut dyn Ground,
@@ -353,7 +353,7 @@ impl Telling<'_> {
         Ok(run)
     }
 
-    /// Bursts over a connection, and what came meanwhile by each path.
+    /// Bursts over a connection, and the bytes received on each path meanwhile.
     fn bursts(&mut self, ground: &mut dyn Ground) -> Result<Vec<u64>, Trouble> {
         let before = ground.reported(Receiver::Client)?;
         let bursts = self.length_ns() / BURST_EVERY_NS;
@@ -370,12 +370,12 @@ impl Telling<'_> {
     }
 }
 
-/// What came by each path between two moments, in bytes: that of the first link comes first.
+/// Bytes received on each path between two moments; that of the first link comes first.
 fn came(before: &[Reported], after: &[Reported]) -> Vec<u64> {
     grown(before, after, |one| one.came_bytes)
 }
 
-/// By how much this of each path has grown between two moments.
+/// The increase of this figure for each path between two moments.
 fn grown(before: &[Reported], after: &[Reported], of: impl Fn(&Reported) -> u64) -> Vec<u64> {
     let mut after = after.to_vec();
     after.sort_unstable_by_key(|one| one.path);
@@ -383,7 +383,7 @@ fn grown(before: &[Reported], after: &[Reported], of: impl Fn(&Reported) -> u64)
     after.iter().map(|one| of(one).saturating_sub(had(one.path))).collect()
 }
 
-/// The share of the first of two paths; none where there are not two, or nothing came.
+/// The share of the first of two paths; `None` if there are not two, or nothing arrived.
 fn first_share(came: &[u64]) -> Option<f64> {
     let &[first, second] = came else { return None };
     (first + second > 0).then(|| first as f64 / (first + second) as f64)

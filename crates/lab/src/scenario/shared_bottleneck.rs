@@ -46,7 +46,7 @@ const SEVERAL: &[Paths] = &[
 ];
 const ONE: Paths = Paths { name: "1-path", links: 1, subflows: 1 };
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     TRANSFER,
     Setting::choice("paths", &[GRID, "2-links", "4-subflows"], "what leads through the queue"),

@@ -34,7 +34,7 @@ const CONTROL_NS: u64 = 8 * SECOND;
 /// The server's `tcp_retries2`.
 const RETRIES: u32 = 6;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     Setting::number("seconds", 60, (1, 86_400), "how long the lid is closed"),

@@ -51,7 +51,7 @@ const SPREADS: &[Spread] = &[by(1), by(2), by(3), by(4)];
 const LOSSES: &[&str] = &["0", "1"];
 const FEW: &[(usize, usize)] = &[(0, 0), (0, 1)];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     SCHEDULER,

@@ -18,7 +18,7 @@ const CONTROL_LIMIT_NS: u64 = 10 * SECOND;
 /// The paper's own standstill: OpenVPN over TCP came back after 30 s and more.
 const PAPER_STILL_MS: u64 = 30_000;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::number(
         "megabytes",

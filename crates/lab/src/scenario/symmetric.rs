@@ -75,7 +75,7 @@ const CELLS: Cells = Cells {
     also: &[],
 };
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     MODE,
     SCHEDULER,

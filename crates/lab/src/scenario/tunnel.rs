@@ -19,7 +19,7 @@ const FLOW_SECONDS_MAX: u64 = 5;
 /// The share of bits that are turned when the mechanism is broken on purpose.
 const CONTROL_BIT_ERRORS: f64 = 3e-5;
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] =
     &[Setting::number("seconds", 30, (2, 600), "length of each transfer"), FAMILY];
 

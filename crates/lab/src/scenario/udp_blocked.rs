@@ -70,7 +70,7 @@ const CELLS: [Cell; 4] = [
     },
 ];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::choice(
         "cell",

@@ -51,7 +51,7 @@ struct Cell {
 
 /// The column of the share.
 const SHARE: &str = "policed_share";
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[
     Setting::choice("network", &["grid", "policed", "radio"], "what happens to UDP"),
     Setting::choice("transfer", &["grid", "down", "up"], "to the client, or from it"),

@@ -18,7 +18,7 @@ const CELLS: &[Cell] = &[
     Cell { pair: [link(100, 25), link(100, 25)], loss: 0.02 },
 ];
 
-/// What can be set.
+/// The settings.
 const SETTINGS: &[Setting] = &[SECONDS, LOAD];
 
 /// The scenario.
