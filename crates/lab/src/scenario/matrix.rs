@@ -1,8 +1,8 @@
-//! The goodput matrix: loss x round trip x pair x congestion control inside x scheduler, in virtual
+//! The goodput matrix: loss x round trip x pair x inner congestion control x scheduler, in virtual
 //! time, as a text in which a change of any cell is a changed line.
 //!
-//! Decides which cells there are, and how they are written. What a cell measures is in `links`;
-//! how the whole looks, drawn, is in [`picture`].
+//! This module decides the cells and their form. `links` measures a cell; [`picture`] draws the
+//! matrix.
 
 pub mod picture;
 
@@ -15,32 +15,32 @@ use anyhow::Context as _;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// What the text is called, in the directory of results,
+/// The file name of the text in the directory of results,
 pub const TEXT: &str = "goodput-matrix.txt";
-/// and what it is called drawn.
+/// and that of the drawing.
 pub const PICTURE: &str = "goodput-matrix.svg";
-/// What all chance in the matrix follows from.
+/// The seed of all chance in the matrix.
 pub const SEED: u64 = 1;
-/// How long each connection is carried, in seconds,
+/// Length of each connection in seconds,
 const LENGTH_S: u64 = 10;
 /// and its beginning, which does not count.
 const FIRST_S: u64 = 5;
 const FIRST: Setting =
     Setting::number("first", FIRST_S, (1, LENGTH_S - 1), "seconds that do not count");
-/// What the links lose each way, as the scenarios call it.
+/// Loss of the links in each direction, as the scenarios call it.
 const LOSSES: &[&str] = &["0", "0.5", "1", "bursty"];
-/// Of these, those at which the schedulers that are there to compare with are measured,
+/// The losses with which the other schedulers are measured,
 const LOSSES_COMPARED: &[&str] = &["0", "1"];
-/// up to so many Mbit/s of both links: fast ones take long.
+/// up to this sum of both links in Mbit/s: fast ones take long.
 const COMPARED_MBPS: u64 = 200;
 const CONGESTIONS: [Congestion; 3] = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
-/// The one that those schedulers are measured with.
+/// The congestion control with which those schedulers are measured.
 const CONGESTION_COMPARED: Congestion = Congestion::Cubic;
-/// How a figure is written that could not be measured.
+/// A missing figure.
 const NONE: &str = "-";
 
-/// Links, what they lose, and the congestion control of a connection over them: cells that differ
-/// in nothing but the scheduler. The better link alone is the same for all of them.
+/// Links, their loss, and the congestion control of a connection over them: cells that differ only
+/// in the scheduler. The better link alone is the same for all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
     pair: Pair,
@@ -48,22 +48,22 @@ pub struct Conditions {
     congestion: Congestion,
 }
 
-/// A cell as it was measured, or as it was read.
+/// A cell, measured or read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The links, each with its Mbit/s and the milliseconds of its round trip.
     pub pair: String,
-    /// What each loses each way, in per cent, or `bursty`.
+    /// Loss of each in each direction, in per cent, or `bursty`.
     pub loss: String,
     /// Congestion control of the connection.
     pub congestion: String,
-    /// How the links are chosen among.
+    /// The scheduler.
     pub scheduler: String,
-    /// Goodput; none where the connection came to nothing.
+    /// Goodput; `None` if the connection failed.
     pub mbps: Option<f64>,
-    /// Of what both links can carry.
+    /// As a share of both links' capacity.
     pub of_sum: Option<f64>,
-    /// Of what the same connection has by the better link alone, repaired where it loses.
+    /// As a share of the same connection's rate on the better link alone, repaired if it is lossy.
     pub of_best: Option<f64>,
 }
 
@@ -81,27 +81,27 @@ impl Conditions {
         all
     }
 
-    /// The links, as rows name them.
+    /// The links, as rows call them.
     pub fn pair(&self) -> String {
         name(&self.pair)
     }
 
-    /// What they lose, as rows name it.
+    /// Their loss, as rows call it.
     pub const fn loss(&self) -> &'static str {
         self.loss
     }
 
-    /// What both links have, in Mbit/s.
+    /// The sum of both links' rates, in Mbit/s.
     pub fn mbps(&self) -> u64 {
         self.pair.iter().map(Link::mbps).sum()
     }
 
-    /// How many cells there are under them.
+    /// The number of its cells.
     pub fn cells(&self) -> usize {
         self.schedulers().len()
     }
 
-    /// The schedulers that are measured under them.
+    /// The schedulers of its cells.
     fn schedulers(&self) -> &'static [&'static str] {
         let at = LOSSES_COMPARED.contains(&self.loss) && self.congestion == CONGESTION_COMPARED;
         if at && self.mbps() <= COMPARED_MBPS { SCHEDULERS } else { &SCHEDULERS[..1] }
@@ -110,7 +110,7 @@ impl Conditions {
     /// Measures the cells.
     ///
     /// # Errors
-    /// What kept one from being measured, or what broke down in one.
+    /// The reason why one could not be measured, or what failed in one.
     pub fn measure(&self) -> anyhow::Result<Vec<Row>> {
         let cell = Cell::down(self.pair, self.loss, self.congestion);
         let mut outcome = Outcome::default();
@@ -147,11 +147,11 @@ fn stage(settings: &Settings) -> Stage<'_> {
     Stage::quiet(SEED, settings, Grid::Full)
 }
 
-/// Measures all that is asked for on so many threads, and calls `tell` with the rows of each as
-/// they are there. Virtual time is the same on however many.
+/// Measures the selected cells on this number of threads, and calls `tell` with the rows of each
+/// when they are ready. The number of threads does not change virtual time.
 ///
 /// # Errors
-/// The first that there was.
+/// The first error.
 pub fn measure(
     conditions: &[Conditions],
     threads: usize,
@@ -171,7 +171,7 @@ pub fn measure(
     Ok(measured.into_iter().rev().flatten().collect())
 }
 
-/// Rows as they were, but for those of pairs that were measured again, in the order of the text.
+/// Earlier rows, except those of pairs that were measured again, in the order of the text.
 pub fn renewed(before: Vec<Row>, measured: Vec<Row>) -> Vec<Row> {
     let again: BTreeSet<String> = measured.iter().map(|row| row.pair.clone()).collect();
     let old = before.into_iter().filter(|row| !again.contains(&row.pair));
@@ -183,7 +183,7 @@ pub fn renewed(before: Vec<Row>, measured: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// The whole, with what it is and how it is made anew.
+/// The whole text, with its description and the command that makes it.
 pub fn text(rows: &[Row]) -> String {
     let mut text = format!(
         "# Goodput of one connection over two links, to the client, in virtual time: seed {SEED},\n\
@@ -206,7 +206,7 @@ pub fn text(rows: &[Row]) -> String {
 }
 
 impl Row {
-    /// As it stands in the text.
+    /// Its form in the text.
     pub fn line(&self) -> String {
         let figure =
             |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), |one| format!("{one:.3}"));
@@ -222,10 +222,10 @@ impl Row {
         )
     }
 
-    /// Reads one.
+    /// Reads a row.
     ///
     /// # Errors
-    /// What is no row.
+    /// The line is no row.
     fn read(line: &str) -> anyhow::Result<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [pair, loss, congestion, scheduler, mbps, of_sum, of_best] = words[..] else {
@@ -247,15 +247,15 @@ impl Row {
     }
 }
 
-/// Reads what [`text`] has written.
+/// Reads the output of [`text`].
 ///
 /// # Errors
-/// The first line that is neither a row nor said about them.
+/// The first line that is neither a row nor a comment.
 pub fn read(text: &str) -> anyhow::Result<Vec<Row>> {
     text.lines().filter(|line| !line.starts_with('#')).map(Row::read).collect()
 }
 
-/// The lines of each that the other has not: first what was, then what is.
+/// The lines of each that the other lacks: first the earlier ones, then the present ones.
 pub fn differences(before: &[Row], now: &[Row]) -> Vec<String> {
     let lines = |rows: &[Row]| rows.iter().map(Row::line).collect::<Vec<_>>();
     let (before, now) = (lines(before), lines(now));

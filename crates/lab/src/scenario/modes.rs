@@ -1,11 +1,11 @@
-//! `modes`: what a client's mode is worth when one of its two links dies under a transfer
-//! (Lukaszewski 2017, section 2.3.2): with `full` both links carry, with `backup` the second one
-//! stands by, with `single` there is no path by it until then.
+//! `modes`: the effect of the client's mode when one of its two links fails during a transfer
+//! (Lukaszewski 2017, section 2.3.2). With `full` both links carry traffic, with `backup` the
+//! second one is ready, with `single` no path is prepared.
 //!
-//! In each mode the first link dies twice, each time in a story of its own: its carrier goes, of
-//! which the client's kernel knows, or it swallows everything and nobody is told. The time that a
-//! transfer takes to recover is that for which the link that is left could have carried what has
-//! not come: a standstill counts in full, and a slow beginning for what it lacks.
+//! In each mode the first link fails twice, in a run of its own each: its carrier goes, which the
+//! client's kernel reports, or it drops all packets without a sign. The recovery time of a transfer
+//! is the time in which the remaining link could have carried the missing bytes: a stall counts in
+//! full, and a slow start for what it lacks.
 
 use super::links::Carried;
 use super::outage::{TRANSFER, receiver};
@@ -21,41 +21,41 @@ use crate::ground::{
 };
 use serde_json::Value;
 
-/// The link that dies, and the one that is left.
+/// The link that fails, and the one that remains.
 const FIRST: CleanLink = CleanLink { rate: 10_000_000, round_trip_ns: 20 * MS };
 const LEFT: CleanLink = CleanLink { rate: 10_000_000, round_trip_ns: 80 * MS };
-/// About when the first link dies, after the transfer began.
+/// Approximate time of the failure, after the transfer began.
 const DIES_NS: u64 = 3 * SECOND;
-/// How long a transfer is judged from then on, and how long it goes on.
+/// Time after the failure that counts, and the time until the transfer ends.
 const JUDGED_NS: u64 = 3 * SECOND;
 const AFTERWARDS_NS: u64 = JUDGED_NS + SECOND / 2;
-/// How long a transfer goes on in which nothing happens, to see what a link carries that stands by.
+/// Length of a transfer without a failure, which shows the traffic of a standby link.
 const UNDISTURBED_NS: u64 = 3 * SECOND;
 
-/// How long a transfer may take to recover where both links carry, in milliseconds, and where one
-/// stands by, by both kinds of death: over ten seeds in virtual time 43 at most, 857 and 1,159, and
-/// a fifth more. What takes so long is its own congestion control, which had less on its way than
-/// the farther link has room for.
+/// The longest recovery with both links in use, in milliseconds, and with a standby path for both
+/// kinds of failure: over ten seeds in virtual time 43 at most, 857 and 1,159, and a fifth more.
+/// The rest is the transfer's own congestion control, which had less in flight than the farther
+/// link has room for.
 const FULL_MS: f64 = 52.0;
 const BACKUP_MS: [f64; 2] = [1_030.0, 1_390.0];
-/// How much later the next mode recovers at least: 112 ms at worst in the same seeds, and a packet
-/// of 1.2 ms. Without a prepared path data goes at once, too; only that path is not proven yet.
+/// The least difference to the next mode: 112 ms at worst in the same seeds (a packet takes 1.2 ms).
+/// Without a prepared path, data also leaves at once; only that path is not proven yet.
 const BACKUP_AFTER_FULL_MS: f64 = 90.0;
 const SINGLE_AFTER_BACKUP_MS: f64 = 0.9;
 
-/// How much more or less the kernel's TCP may take by chance to fill the farther link, whatever the
-/// mode: 150 ms between namespaces. So one run there does not tell `backup` from `single`; it does
-/// tell `full`, which has nothing to recover from.
+/// Random difference in the time that the kernel's TCP takes to fill the farther link, in any mode:
+/// 150 ms between namespaces. So one run there does not tell `backup` from `single`. It does tell
+/// `full`, which has nothing to recover from.
 const CHANCE_MS: f64 = 150.0;
 
-/// The modes, the best first, each with its key for a death of which the kernel knows and for a
+/// The modes, the best first, each with its key for a failure that the kernel reports and for a
 /// silent one.
 const MODES: [(Mode, &str, [&str; 2]); 3] = [
     (Mode::Full, "full", ["full_recovery_ms", "full_silent_recovery_ms"]),
     (Mode::Backup, "backup", ["backup_recovery_ms", "backup_silent_recovery_ms"]),
     (Mode::Single, "single", ["single_recovery_ms", "single_silent_recovery_ms"]),
 ];
-/// How the first link dies.
+/// The kinds of failure of the first link.
 const DEATHS: [(&str, Act); 2] = [("event", Act::Unplug(0)), ("silence", Act::Swallow(0))];
 
 /// The settings.
@@ -65,7 +65,7 @@ const SETTINGS: &[Setting] = &[
     Setting::flag("standby", true, "whether the second link stands by with mode backup"),
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better(MODES[0].2[0]),
     Key::lower_is_better(MODES[0].2[1]),
@@ -106,7 +106,7 @@ impl Scenario for Modes {
         vec![Limit::equal("standby_bytes", 0), Limit::equal("checksum_ok", true)]
     }
 
-    /// By so much the modes are apart at least.
+    /// The least difference between the modes.
     fn bound_ms(&self, _settings: &Settings) -> f64 {
         (FIRST.round_trip_ns / MS) as f64
     }
@@ -126,7 +126,7 @@ impl Scenario for Modes {
             for (at, (death, act)) in deaths(stage) {
                 let mut seen = Seen::default();
                 outcome.absorb(stage.on_ground(&terrain, &mut |ground, outcome| {
-                    // Until there is a path by each link, if there is to be.
+                    // Until there is a path on each link that should have one.
                     ground.pause(CALM_NS)?;
                     if name == "backup" {
                         outcome.measure("standby_bytes", standby_bytes(ground, stage)?);
@@ -168,7 +168,7 @@ impl Scenario for Modes {
     }
 }
 
-/// What is told in place of a mode: without a link that stands by, and in a control, no path is
+/// The mode that runs in place of this one: without a standby link, and in a control, no path is
 /// prepared.
 fn told_as(stage: &Stage<'_>, mode: Mode) -> Mode {
     let stands_by = stage.settings.flag("standby");
@@ -176,7 +176,7 @@ fn told_as(stage: &Stage<'_>, mode: Mode) -> Mode {
     if is_single { Mode::Single } else { mode }
 }
 
-/// The deaths to tell of, by their numbers; a control needs one.
+/// The failures to run, by their numbers; a control needs one.
 fn deaths(stage: &Stage<'_>) -> impl Iterator<Item = (usize, (&'static str, Act))> {
     let by = match stage.settings.text("by") {
         "both" if stage.control() => DEATHS[0].0,
@@ -187,8 +187,8 @@ fn deaths(stage: &Stage<'_>) -> impl Iterator<Item = (usize, (&'static str, Act)
     DEATHS.into_iter().enumerate().filter(is_told)
 }
 
-/// What comes by the second link while the first one carries a transfer, in bytes of UDP payload;
-/// none where nobody says it of each path.
+/// Bytes of UDP payload on the second link while the first one carries a transfer; `None` if the
+/// backend does not count each path.
 fn standby_bytes(ground: &mut dyn Ground, stage: &Stage<'_>) -> Result<Option<f64>, Trouble> {
     let before = ground.reported(Receiver::Client)?;
     carry(ground, stage, UNDISTURBED_NS, &[])?;
@@ -197,12 +197,12 @@ fn standby_bytes(ground: &mut dyn Ground, stage: &Stage<'_>) -> Result<Option<f6
     Ok(bytes.map(|bytes| bytes as f64))
 }
 
-/// What the receiver saw.
+/// The receiver's view.
 #[derive(Default)]
 struct Seen {
-    /// How long after the death the transfer had recovered.
+    /// Time from the failure until the transfer had recovered.
     recovery_ms: Option<f64>,
-    /// For how long nothing came at most.
+    /// The longest time without arrivals.
     stall_ms: Option<f64>,
     is_intact: bool,
 }
@@ -218,7 +218,7 @@ impl Seen {
     }
 }
 
-/// A transfer in which the first link dies.
+/// A transfer in which the first link fails.
 fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, dies: Cue) -> Result<Seen, Trouble> {
     let payload_share = Carried::Tcp.payload_share(ground)?;
     let transfer = carry(ground, stage, dies.at_ns + AFTERWARDS_NS, &[dies])?;
@@ -230,7 +230,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, dies: Cue) -> Result<Seen, T
     })
 }
 
-/// A transfer that lasts so long.
+/// A transfer of this length.
 fn carry(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
@@ -243,15 +243,15 @@ fn carry(
     Ok(transfers.pop().unwrap_or_default())
 }
 
-/// For how long, after what was done in it, a transfer lacked so many Mbit/s, in milliseconds; none
-/// where nothing was done.
+/// The time for which a transfer lacked this rate after its act, in milliseconds; `None` without an
+/// act.
 fn recovery_ms(transfer: &Transfer, mbps: f64) -> Option<f64> {
     let died_ns = transfer.moments.first()?.done_ns.checked_sub(transfer.start_ns)?;
     let had_mbps = transfer.mbps_within(died_ns, died_ns + JUDGED_NS)?;
     Some((1.0 - had_mbps / mbps) * JUDGED_NS as f64 / MS as f64)
 }
 
-/// What came between two moments by all paths but that by which most came.
+/// Bytes received between two moments on all paths but the one with most.
 fn by_all_but_one(before: &[Reported], after: &[Reported]) -> Option<u64> {
     let had =
         |path: u64| before.iter().find(|one| one.path == path).map_or(0, |one| one.came_bytes);

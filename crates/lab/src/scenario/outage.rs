@@ -1,7 +1,7 @@
-//! Outages: what the stories of persistence have in common.
+//! The common part of the scenarios with outages.
 //!
-//! Decides how a link goes and comes, in which order and how often, and what Rove is told to do
-//! with open connections meanwhile. Knows no story, and no limit but the one that all have.
+//! This module decides how, when and how often a link fails and returns, and how Rove treats open
+//! connections meanwhile. It knows no scenario, and only the limit that all of them have.
 
 use super::deploy::{By, Deployment, Hold, Setup, openvpn_installed};
 use super::settings::{Setting, Settings};
@@ -13,17 +13,17 @@ use crate::ground::{Act, Congestion, Cue, Receiver, Terrain, Transfer, WhileUp};
 use crate::world::{Journey, StreamsKnown};
 use std::collections::BTreeMap;
 
-/// When the first outage begins, after the connection was opened: as in the thesis. What comes
-/// before does not count.
+/// When the first outage begins after the connection was opened, as in the thesis. Earlier traffic
+/// does not count.
 pub(super) const FIRST_NS: u64 = 5 * SECOND;
-/// The share of the goodput without outages that must be left.
+/// The least share of the goodput without outages.
 pub(super) const SHARE_MIN: f64 = 0.95;
-/// How much later an outage may begin than is said, and how much longer it may last: when in a
-/// round of whatever is sent it falls follows from the seed.
+/// The greatest random delay of an outage, and its greatest random extension, so that the seed
+/// decides when in a sender's round it begins.
 const CHANCE_NS: u64 = SECOND / 4;
-/// How long a session is kept without a word in virtual time, in seconds: an outage may last a day.
+/// How long a silent session is kept in virtual time, in seconds: an outage may last a day.
 const KEPT_S: u64 = Journey::DAY_S + 3_600;
-/// What a restart may take beyond a round trip, in milliseconds.
+/// The cost of a restart beyond a round trip, in milliseconds.
 const RESTART_MARGIN_MS: u64 = 20;
 
 /// The setting behind [`hold`].
@@ -44,14 +44,14 @@ pub(super) const TRANSFER: Setting =
 /// The setting behind [`congestion`].
 pub(super) const CONGESTION: Setting =
     Setting::choice("cc", &["cubic", "reno", "bbr"], "congestion control of both ends");
-/// Whether [`Stage::over_outages`] tells of others, where it does not unless that is said.
+/// Whether [`Stage::over_outages`] also measures other programs; by default it does not.
 pub(super) const BASELINE: Setting = Setting::flag(
     "baseline",
     false,
     "the same without a tunnel, and with OpenVPN if it is installed",
 );
 
-/// What [`Shares`] measures.
+/// The keys of [`Shares`].
 pub(super) const KEYS: [Key; 6] = [
     Key::higher_is_better("goodput_share"),
     Key::lower_is_better("restart_ms_median"),
@@ -61,7 +61,7 @@ pub(super) const KEYS: [Key; 6] = [
     Key::must_hold("checksum_ok"),
 ];
 
-/// What Rove is told to do with open connections.
+/// How Rove treats open connections.
 pub(super) fn hold(settings: &Settings) -> Hold {
     match settings.text("mode") {
         "held" => Hold::Held,
@@ -70,7 +70,7 @@ pub(super) fn hold(settings: &Settings) -> Hold {
     }
 }
 
-/// How the link goes, and comes back.
+/// How the link fails and returns.
 pub(super) fn acts(settings: &Settings) -> [Act; 2] {
     match settings.text("by") {
         "event" => [Act::Unplug(0), Act::Replug(0)],
@@ -78,12 +78,12 @@ pub(super) fn acts(settings: &Settings) -> [Act; 2] {
     }
 }
 
-/// Who receives.
+/// The receiver.
 pub(super) fn receiver(settings: &Settings) -> Receiver {
     if settings.text("transfer") == "down" { Receiver::Client } else { Receiver::Server }
 }
 
-/// By what the ends control their rate.
+/// The congestion control of both ends.
 pub(super) fn congestion(settings: &Settings) -> Congestion {
     match settings.text("cc") {
         "reno" => Congestion::Reno,
@@ -92,27 +92,27 @@ pub(super) fn congestion(settings: &Settings) -> Congestion {
     }
 }
 
-/// A number of outages of the same length.
+/// Outages of the same length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outages {
     /// When the first one begins.
     pub(super) first_ns: u64,
-    /// How many.
+    /// Their number.
     pub(super) count: u64,
-    /// How long each lasts.
+    /// The length of each.
     pub(super) length_ns: u64,
-    /// How long the link is up between two.
+    /// The time between two.
     pub(super) between_ns: u64,
 }
 
 impl Outages {
-    /// One.
+    /// One outage.
     pub(super) const fn one(first_ns: u64, length_ns: u64) -> Self {
         Self { first_ns, count: 1, length_ns, between_ns: 0 }
     }
 
-    /// When the link goes and when it comes back, each up to [`CHANCE_NS`] later than it would; in
-    /// a control it goes and never comes back.
+    /// When the link fails and returns, each up to [`CHANCE_NS`] later. In a control it never
+    /// returns.
     pub(super) fn script(self, [goes, comes]: [Act; 2], stage: &Stage<'_>) -> Vec<Cue> {
         let mut script = self
             .moments(stage.seed)
@@ -120,7 +120,7 @@ impl Outages {
         if stage.control() { script.next().into_iter().collect() } else { script.collect() }
     }
 
-    /// From when to when each lasts.
+    /// The beginning and the end of each.
     fn moments(self, seed: u64) -> impl Iterator<Item = (u64, u64)> {
         let mut rng = Rng::new(seed);
         let mut next_ns = self.first_ns;
@@ -132,18 +132,18 @@ impl Outages {
         })
     }
 
-    /// How long the link is down in all of them, at least.
+    /// The time for which the link is down in all of them, at least.
     pub(super) const fn total_ns(&self) -> u64 {
         self.count * self.length_ns
     }
 }
 
-/// What a restart may take over this link, in milliseconds.
+/// The longest restart on this link, in milliseconds.
 pub(super) fn restart_ms(link: &CleanLink) -> f64 {
     link.round_trips_ms(1.0) + RESTART_MARGIN_MS as f64
 }
 
-/// What transfers with outages are beside transfers without.
+/// Transfers with outages compared with transfers without.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     shares: Vec<Option<f64>>,
@@ -154,8 +154,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Adds a transfer without outages and one with them, over a link that could carry so much
-    /// between two moments, in whatever unit.
+    /// Adds a transfer without outages and one with them, over a link with this capacity between
+    /// two moments, in any unit.
     pub(super) fn add(
         &mut self,
         undisturbed: &Transfer,
@@ -172,9 +172,9 @@ impl Shares {
         self.arrived.extend([undisturbed, disturbed].map(|one| one.complete && one.intact));
     }
 
-    /// Writes down what was measured: the worst share, since every cell must hold.
+    /// Writes the result: the worst share, since every cell must pass.
     pub(super) fn report(self, outcome: &mut Outcome) {
-        // A transfer that never ended has no share, and so has the worst of all none.
+        // A transfer that never ended has no share, and then the worst has none.
         let shares: Option<Vec<f64>> = self.shares.into_iter().collect();
         outcome.measure("goodput_share", shares.as_deref().and_then(min));
         outcome.measure("goodput_mbps", median(&self.disturbed_mbps));
@@ -188,13 +188,13 @@ impl Shares {
     }
 }
 
-/// How fast a transfer was while the link was up, in words.
+/// The rate of a transfer while the link was up, as text.
 pub(super) fn rate_in_words(transfer: &Transfer) -> String {
     let rate = transfer.while_up(FIRST_NS).map(|up| format!("{:.1} Mbit/s", up.mbps()));
     rate.unwrap_or_else(|| "it never ended".to_owned())
 }
 
-/// What became of a connection that broke, in words.
+/// Why a connection broke, as text.
 pub(super) fn obituary(transfer: &Transfer) -> Option<String> {
     let after_s = transfer.broke_after_s()?;
     let cause = transfer.broke.as_deref().unwrap_or("nobody knows why");
@@ -202,11 +202,11 @@ pub(super) fn obituary(transfer: &Transfer) -> Option<String> {
 }
 
 impl Stage<'_> {
-    /// Tells a story over a Rove that does with open connections what the settings say; and, where
-    /// that is asked for, the same without a tunnel, and with OpenVPN if it is installed.
+    /// Runs over a Rove that treats open connections as the settings say; if selected, also without
+    /// a tunnel, and with OpenVPN if it is installed.
     ///
     /// # Errors
-    /// What kept it from being told.
+    /// The reason why it could not run.
     pub(super) fn over_outages(
         &self,
         terrain: &Terrain,
@@ -217,10 +217,10 @@ impl Stage<'_> {
         Ok(outcome)
     }
 
-    /// Tells a story over a Rove that does this with open connections.
+    /// Runs over a Rove that treats open connections this way.
     ///
     /// # Errors
-    /// What kept it from being told.
+    /// The reason why it could not run.
     pub(super) fn on_holding_ground(
         &self,
         terrain: &Terrain,
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(outages.total_ns(), 30 * SECOND);
     }
 
-    /// A transfer of a megabyte a second for so many seconds.
+    /// A transfer of a megabyte a second for this time.
     fn transfer(seconds: u64, complete: bool) -> Transfer {
         let progress = (0..=seconds).map(|s| (s * SECOND, s * 1_000_000)).collect();
         let (end_ns, intact) = (seconds * SECOND, true);

@@ -5,9 +5,9 @@
 //! call with half of the shortest round trip.
 //!
 //! With `--set traffic=mixed` the traffic is drawn as well: TCP, QUIC or datagrams, a bottleneck
-//! behind the links, another host's connection beside the tunnel, and a link that goes away.
+//! behind the links, another host's connection beside the tunnel, and a link that fails or changes.
 //!
-//! The table of what each heuristic is worth over these draws is in `ablation`.
+//! The table with the worth of each heuristic over these draws is in `ablation`.
 
 mod draw;
 mod link;
@@ -26,15 +26,15 @@ use crate::world::Heuristic;
 pub(super) use draw::Draw;
 use serde_json::Value;
 
-/// How long connections are carried before anybody speaks and anything counts.
+/// Time of the connections before the call begins and anything counts.
 const BUSY_NS: u64 = 5 * SECOND;
 /// A datagram of the call is late if it takes this much longer than half of the shortest round
 /// trip, in milliseconds. Up to 150 ms one way nobody notices the delay (ITU-T G.114).
 const LATE_MS: f64 = 150.0;
-/// The share of the sum that must be there in the median. The worst draws have no bound: on a fast
-/// link with a long round trip, a single connection is limited by its buffers (bench/README.md).
+/// The least share of the sum in the median. The worst draws have no bound: on a fast link with a
+/// long round trip, a single connection is limited by its buffers (bench/README.md).
 const SHARE_MEDIAN_MIN: f64 = 0.80;
-/// The traffic that a draw has of its own.
+/// The name of drawn traffic.
 const MIXED: &str = "mixed";
 
 /// The settings of the scenario.
@@ -88,7 +88,7 @@ impl Scenario for RandomLinks {
         link::QUEUE_MS.0
     }
 
-    /// In the control one link carries.
+    /// In the control one link carries traffic.
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let draws = draws(stage);
         let stories: Vec<Story<'_>> = draws.iter().map(Draw::story).collect();
@@ -106,7 +106,7 @@ impl Scenario for RandomLinks {
     }
 }
 
-/// The draws that were asked for.
+/// The selected draws.
 fn draws(stage: &Stage<'_>) -> Vec<Draw> {
     let length_ns = stage.settings.number("seconds") * SECOND;
     let numbers = match stage.settings.number("draw") {
@@ -121,16 +121,15 @@ fn draws(stage: &Stage<'_>) -> Vec<Draw> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Story<'a> {
     pub(super) draw: &'a Draw,
-    /// All chance in it follows from this: losses, and what hosts draw.
+    /// The seed of all chance in it: losses, and the hosts' random numbers.
     pub(super) chance: u64,
-    /// The heuristic that the tunnel goes without.
+    /// The heuristic that the tunnel leaves out.
     pub(super) without: Option<&'static str>,
-    /// Is told of each heuristic that the tunnel asks for.
+    /// Called with each heuristic that the tunnel asks for.
     pub(super) asks: Option<fn(Heuristic)>,
 }
 
-/// Tells stories, in virtual time several at once, and hands over in order what each brought to
-/// light.
+/// Runs draws in virtual time, several at once, and hands over their results in order.
 fn tell(
     stage: &Stage<'_>,
     stories: &[Story<'_>],
@@ -152,7 +151,7 @@ fn tell(
     let work = |at: usize| {
         let story: &Story<'_> = &stories[at];
         let one = Stage::quiet(story.chance, settings, grid);
-        // What is captured of each has a number of its own.
+        // Captured output of each run has a number of its own.
         one.captured.set(at as u32);
         Ok((at, story.tell(&one)?))
     };
@@ -163,14 +162,14 @@ fn tell(
 }
 
 impl Story<'_> {
-    /// Tells it on a stage that has its chance.
+    /// Runs it on a stage with its chance.
     pub(super) fn tell(&self, stage: &Stage<'_>) -> anyhow::Result<(Outcome, Had)> {
         let mode = if stage.control() { Mode::Backup } else { Mode::Full };
         let mut had = Had::default();
         let Self { without, asks, .. } = *self;
         let terrain = Terrain { without, asks, ..self.draw.terrain(mode) };
         let told = stage.on_ground(&terrain, &mut |ground, _| {
-            // Until there is a path by every link.
+            // Until there is a path on every link.
             ground.pause(CALM_NS)?;
             had = self.measure(ground)?;
             Ok(())
@@ -217,7 +216,7 @@ impl Story<'_> {
     }
 }
 
-/// What came of a transfer between two moments, in Mbit/s: one that was over sooner had less.
+/// The rate of a transfer between two moments, in Mbit/s; less if it was over sooner.
 fn mbps(one: &Transfer, (from_ns, to_ns): (u64, u64)) -> f64 {
     let by = |at_ns: u64| {
         let after = one.progress.partition_point(|(when_ns, _)| *when_ns <= at_ns);
@@ -227,9 +226,8 @@ fn mbps(one: &Transfer, (from_ns, to_ns): (u64, u64)) -> f64 {
     bytes as f64 * 8.0 * 1e3 / to_ns.saturating_sub(from_ns).max(1) as f64
 }
 
-/// By how much longer than `idle_ms` 99 of 100 datagrams of a call took at most, in milliseconds,
-/// and which part of all was late by more than [`LATE_MS`]. A datagram that never came took as long
-/// as anybody waits for it.
+/// The 99th percentile of a call's delay beyond `idle_ms`, in milliseconds, and the part of all
+/// datagrams that was late by more than [`LATE_MS`]. A lost datagram counts with the longest wait.
 fn heard(run: &CallRun, idle_ms: f64) -> (Option<f64>, Option<f64>) {
     let said = run.up.len() + run.down.len();
     let mut over_ms = run.delays_ms();
@@ -239,24 +237,24 @@ fn heard(run: &CallRun, idle_ms: f64) -> (Option<f64>, Option<f64>) {
     (quantile(&over_ms, 0.99), mean(&late))
 }
 
-/// What a draw's story measured.
+/// The result of a draw's run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Had {
-    /// What each connection in the direction of the draw had, in Mbit/s, with QUIC's.
+    /// The rate of each connection in the direction of the draw, in Mbit/s, with QUIC's.
     mbps: Vec<f64>,
-    /// What the connection beside the tunnel had, if both had to share a bottleneck.
+    /// The rate of the connection beside the tunnel, if both had to share a bottleneck.
     beside_mbps: Option<f64>,
-    /// What the rest had: a connection in the other direction, datagrams by the clock.
+    /// The rate of the rest: a connection in the other direction, datagrams at a constant rate.
     other_mbps: f64,
-    /// What the tunnel could carry of that.
+    /// The part of that which the tunnel could carry.
     could_mbps: f64,
-    /// What the link can carry that carries most.
+    /// The capacity of the link that carries most.
     better_mbps: f64,
     /// The call's 99th percentile beyond half of the shortest round trip, in milliseconds.
     p99_ms: Option<f64>,
     /// The part of the call's datagrams that was late.
     late_share: Option<f64>,
-    /// Whether everything that came is what was sent.
+    /// Whether everything received is what was sent.
     is_intact: bool,
 }
 
@@ -265,12 +263,12 @@ impl Had {
         self.mbps.iter().sum::<f64>() + self.other_mbps
     }
 
-    /// The goodput as a share of what the links can carry together.
+    /// The goodput as a share of the capacity of all links.
     pub(super) fn share_of_sum(&self) -> Option<f64> {
         (self.could_mbps > 0.0).then(|| self.goodput() / self.could_mbps)
     }
 
-    /// The same of the link that can carry most.
+    /// The same for the best link.
     fn better_link_share(&self) -> Option<f64> {
         (self.better_mbps > 0.0).then(|| self.goodput() / self.better_mbps)
     }
@@ -281,14 +279,14 @@ impl Had {
     }
 
     /// Jain's index among the connections in the tunnel, or between the tunnel and the connection
-    /// beside it, whichever is less; `None` where nobody has anybody to be fair to.
+    /// beside it, whichever is less; `None` for a single connection.
     pub(super) fn fairness(&self) -> Option<f64> {
         let forth = self.mbps.iter().sum();
         let beside = self.beside_mbps.and_then(|beside| jain(&[forth, beside]));
         jain(&self.mbps).into_iter().chain(beside).reduce(f64::min)
     }
 
-    /// Whether everything that came is what was sent.
+    /// Whether everything received is what was sent.
     pub(super) const fn is_intact(&self) -> bool {
         self.is_intact
     }
@@ -309,7 +307,7 @@ impl Had {
     }
 }
 
-/// Jain's index: 1 where all have the same, one of their number where one has all; `None` of a
+/// Jain's index: 1 if all have the same, the inverse of their number if one has all; `None` for a
 /// single one.
 fn jain(rates: &[f64]) -> Option<f64> {
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();

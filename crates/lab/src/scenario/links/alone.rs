@@ -1,32 +1,31 @@
-//! What the better of the links has alone, which whoever carries by all of them must not fall
-//! behind.
+//! The rate of the better link alone: several links together must not be slower.
 //!
-//! Decides what counts as that. One link alone is carried by in mode `single`; but what repairs
-//! nothing is no measure where something is lost, so there it is also carried by in mode `full`,
-//! which repairs what it loses, and the better of both counts. Where nothing is lost, `full` has
-//! 1 % less by one steady link, and by a recorded one up to 28 %: there `single` is the measure.
+//! This module decides which rate counts. One link alone uses mode `single`. But this mode repairs
+//! nothing, so it is no measure on lossy links: there mode `full`, which repairs losses, runs too,
+//! and the better of both counts. Without loss, `full` has 1 % less on a steady link, and up to 28
+//! % less on a recorded one: there `single` is the measure.
 
 use super::compared::Rate;
 use super::{CALM_NS, Cell, Goodput, Link, Mode, mode};
 use crate::ground::Terrain;
 use crate::scenario::{Outcome, Stage};
 
-/// What there is by one link alone.
+/// The rates of one link alone.
 pub(in super::super) struct Alone {
-    /// The best of it, in Mbit/s.
+    /// The best of them, in Mbit/s.
     pub(in super::super) best_mbps: Option<f64>,
-    /// What the fastest link has in mode `single`, or why it came to nothing.
+    /// The rate of the fastest link in mode `single`, or why there is none.
     pub(super) single: Result<Rate, String>,
-    /// What ended a connection early, which then is no measure.
+    /// The error that ended a connection early. Such a connection is no measure.
     pub(super) broke: Option<String>,
 }
 
 impl<const N: usize> Cell<N> {
-    /// The goodput of Rove over the better of the links, which alone is there. A slower one is
-    /// tried only where it could be better.
+    /// The goodput of Rove over the better link, without the other. A slower one runs only if it
+    /// could be better.
     ///
     /// # Errors
-    /// What kept it from being measured.
+    /// The reason why it could not be measured.
     pub(in super::super) fn alone(
         &self,
         stage: &Stage<'_>,
@@ -60,8 +59,8 @@ impl<const N: usize> Cell<N> {
         links
     }
 
-    /// How one link alone is carried by, to be compared with both in this mode: what goes by one of
-    /// two does not repair either.
+    /// The modes of one link alone that are compared with both links in this mode. A path without a
+    /// share repairs nothing in either case.
     pub(super) fn modes_alone(&self, both: Mode) -> &'static [Mode] {
         let is_repaired = both == Mode::Full && self.is_lossy();
         if is_repaired { &[Mode::Single, Mode::Full] } else { &[Mode::Single] }
@@ -81,7 +80,7 @@ impl<const N: usize> Cell<N> {
     ) -> anyhow::Result<Goodput> {
         let mut goodput = Goodput::default();
         let told = stage.on_ground(&self.terrain_alone(link, mode), &mut |ground, _| {
-            // It begins in the same moment of a recording.
+            // It begins at the same moment of a recording.
             ground.pause(CALM_NS)?;
             goodput = self.goodput(stage, ground)?;
             Ok(())

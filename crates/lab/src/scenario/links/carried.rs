@@ -1,5 +1,5 @@
-//! What is carried in a cell: TCP, QUIC, or datagrams that ask nobody. Decides how much is offered
-//! and how goodput follows; knows of the links no more than what they carry.
+//! The traffic of a cell: TCP, QUIC, or datagrams at a constant rate. This module decides the
+//! offered rate and computes goodput; it knows only the links' rates.
 
 use super::{Cell, FIRST_NS, FLOWS, GRID, INNER_BYTES, INNER_HEADERS, Link, is_recorded};
 use crate::emu::SECOND;
@@ -9,25 +9,24 @@ use crate::scenario::settings::Setting;
 use crate::scenario::statistics::min;
 use crate::udp;
 
-/// What datagrams by the clock offer beyond what the links carry: a tenth of it.
+/// Offered rate of datagrams, relative to the links' capacity.
 const OFFERED: f64 = 1.1;
-/// What of a packet of QUIC is no payload of its stream: IPv4 and UDP; the short header with 8
-/// bytes of connection ID and 2 of packet number (RFC 9000, 17.3.1); the tag; the frame's type,
-/// stream, and offset of 4 bytes (RFC 9000, 19.8).
+/// The part of a QUIC packet that is no stream payload: IPv4 and UDP; the short header with 8 bytes
+/// of connection ID and 2 of packet number (RFC 9000, 17.3.1); the tag; the frame's type, stream,
+/// and offset of 4 bytes (RFC 9000, 19.8).
 const QUIC_HEADERS: f64 = 28.0 + 11.0 + 16.0 + 6.0;
 
-/// How long the flow lasts that shows what the tunnel adds to a packet.
+/// Length of the flow that shows how many bytes the tunnel adds to a packet.
 const SHOWING_NS: u64 = SECOND / 2;
-/// What is around a datagram of the tunnel: IPv4 and UDP.
+/// Headers around a datagram of the tunnel: IPv4 and UDP.
 const OUTER_HEADERS: f64 = 28.0;
 
-/// How long the queue of who does not listen may stand, with what each path lets stand before it,
-/// in milliseconds.
+/// The longest queue of an unresponsive flow, with the queue of each path, in milliseconds.
 const QUEUE_MS: f64 = 190.0;
-/// How many round trips of its longest path a gap may be held open.
+/// How long a gap may be held open, in round trips of the longest path.
 const HOLD_TRIPS: f64 = 3.5;
 
-/// The setting of what is carried.
+/// The traffic.
 pub(in super::super) const FLOW: Setting = Setting::choice(
     "flow",
     &[GRID, "tcp", "quic", "udp"],
@@ -35,35 +34,35 @@ pub(in super::super) const FLOW: Setting = Setting::choice(
      links carry",
 );
 
-/// What is carried in a cell.
+/// The traffic of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Carried {
     /// A TCP connection.
     Tcp,
     /// A stream over a QUIC connection.
     Quic,
-    /// Datagrams by the clock, more than the links carry.
+    /// Datagrams at a constant rate, more than the links carry.
     Udp,
 }
 
-/// What was carried of what has more to say than there is time for.
+/// The result of traffic that never ends by itself.
 #[derive(Default)]
 pub(super) struct Goodput {
     /// In Mbit/s.
     pub(super) mbps: Option<f64>,
-    /// From when to when, on the ground's clock.
+    /// From one moment to another, on the backend's clock.
     pub(super) window: (u64, u64),
-    /// How it went.
+    /// Its datagrams.
     pub(super) run: DatagramsRun,
 }
 
 impl Carried {
-    /// Everything.
+    /// All kinds.
     pub(in super::super) const ALL: &'static [Self] = &[Self::Tcp, Self::Quic, Self::Udp];
-    /// What a scenario carries that is about TCP.
+    /// The traffic of a scenario about TCP.
     pub(in super::super) const TCP: &'static [Self] = &[Self::Tcp];
 
-    /// The word of the setting.
+    /// The name in the setting.
     pub(in super::super) const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -72,8 +71,8 @@ impl Carried {
         }
     }
 
-    /// What part of all bytes of layer 3 on a link is payload at best, by what this tunnel adds to
-    /// each packet at least; none where it could not be seen.
+    /// The greatest payload share of all layer-3 bytes on a link, by the least that this tunnel
+    /// adds to each packet; `None` if that is unknown.
     pub(in super::super) fn payload_share(
         self,
         ground: &mut dyn Ground,
@@ -83,7 +82,7 @@ impl Carried {
         Ok(min(&added).map(|added| payload / (inner + added + OUTER_HEADERS)))
     }
 
-    /// Bytes of a full inner packet, and what of it is payload.
+    /// Bytes of a full inner packet, and its payload.
     pub(super) fn packet_bytes(self) -> (f64, f64) {
         match self {
             Self::Tcp => (INNER_BYTES, INNER_BYTES - INNER_HEADERS),
@@ -94,7 +93,7 @@ impl Carried {
 }
 
 impl<const N: usize> Cell<N> {
-    /// The goodput of what has more to say than there is time for.
+    /// The goodput of traffic that never ends by itself.
     pub(super) fn goodput(
         &self,
         stage: &Stage<'_>,
@@ -108,7 +107,7 @@ impl<const N: usize> Cell<N> {
             Carried::Quic | Carried::Udp => self.pour(stage, ground)?,
         };
         let length_ns = stage.settings.number("seconds") * SECOND;
-        // Short runs are for tests of the lab: they skip in proportion.
+        // Short runs are tests of the lab: they skip in proportion.
         let skip_ns = match stage.settings.number("first") {
             0 => FIRST_NS.min(length_ns / 6),
             seconds => seconds * SECOND,
@@ -118,11 +117,11 @@ impl<const N: usize> Cell<N> {
         Ok(Goodput { mbps, window: (start_ns + skip_ns, start_ns + length_ns), run })
     }
 
-    /// TCP connections that have more to say than there is time for, taken together.
+    /// TCP connections that outlast the run, taken together.
     fn connections(&self, stage: &Stage<'_>, ground: &mut dyn Ground) -> Result<Transfer, Trouble> {
         let length_ns = stage.settings.number("seconds") * SECOND;
         let rates = self.pair.iter().map(Link::mbps);
-        // A recorded network may have more than its mean for a while.
+        // A recorded network may exceed its mean for a while.
         let mbps = rates.sum::<u64>() * if is_recorded(self.pair) { 4 } else { 1 };
         let bulk = Connections::outlasting(self.to, mbps, length_ns);
         let count = stage.settings.number(FLOWS.key).max(1) as u32;
@@ -131,9 +130,9 @@ impl<const N: usize> Cell<N> {
         Ok(Transfer::together(ground.connect(&[kind], longest_ns, &[])?.concat()))
     }
 
-    /// Whether half of the datagrams by the clock were there in time: as long as their queue may
-    /// stand, on the longest way; where something is lost or nobody foresees the rates, as long as
-    /// gaps are held open beside. None where no such datagrams are carried.
+    /// Whether half of the datagrams arrived in time: within the allowed queue and the longest
+    /// link's delay. With losses or unpredictable rates, the time of a gap is added. `None` without
+    /// such datagrams.
     pub(super) fn is_in_time(&self, run: &DatagramsRun) -> Option<bool> {
         let trips = self.pair.iter().map(|link| link.round_trip_ms as f64);
         let trip_ms = trips.fold(0.0, f64::max);
@@ -144,10 +143,10 @@ impl<const N: usize> Cell<N> {
         (self.carried == Carried::Udp).then(is_in_time)
     }
 
-    /// Pours datagrams for as long as is set.
+    /// Sends datagrams for the length that is set.
     fn pour(&self, stage: &Stage<'_>, ground: &mut dyn Ground) -> Result<DatagramsRun, Trouble> {
         let rates: f64 = self.pair.iter().map(|link| Link::mbps_to(link, self.to)).sum();
-        // A recorded network may have more than its mean for a while.
+        // A recorded network may exceed its mean for a while.
         let offered = rates * OFFERED * if is_recorded(self.pair) { 4.0 } else { 1.0 };
         let what = match self.carried {
             Carried::Quic => What::Quic { congestion: self.congestion },

@@ -1,10 +1,10 @@
-//! What else carries the same connection over the same links: the ways that Lukaszewski's thesis
-//! compares, and OpenVPN, which it did that with.
+//! Comparison with other ways to carry the same connection over the same links: those that
+//! Lukaszewski's thesis compares, and OpenVPN, which it used.
 //!
-//! Decides which ways there are and which of them a run can tell of; one that it cannot tell of
-//! stands there without a figure, and the row says why. Each is measured as both links together
-//! are. Where TCP carries the datagrams its rate is controlled as that of the connection inside, if
-//! the machine lets namespaces choose that; the row says how it was.
+//! This module decides which of them a run can measure. The row names the others, and the reason.
+//! Each is measured as both links together are. If TCP carries the datagrams, it uses the
+//! congestion control of the connection inside, if the machine lets namespaces choose that. The row
+//! says which it used.
 
 use super::{CALM_NS, Cell, Goodput};
 use crate::ground::{Congestion, Mode, Terrain};
@@ -18,7 +18,7 @@ use crate::scenario::{Outcome, Stage};
 use serde_json::{Value, json};
 use std::cell::OnceCell;
 
-/// The setting of who is there to compare with.
+/// The setting of the comparison.
 pub(in super::super) const COMPARE: Setting = Setting::choice(
     "compare",
     &["openvpn", "transports", "none"],
@@ -26,11 +26,11 @@ pub(in super::super) const COMPARE: Setting = Setting::choice(
      OpenVPN by the same ways where it is installed; without OpenVPN; nothing",
 );
 
-/// The column of the congestion control of TCP that carries datagrams.
+/// The column with the congestion control of TCP that carries datagrams.
 const OUTSIDE: &str = "outside_cc";
-/// The column of what there are no figures of, and why.
+/// The column with missing figures, and the reason.
 const MISSING: &str = "not_compared";
-/// Why there is none in virtual time, of Rove's streams and of others.
+/// The reason in virtual time, for Rove's streams and for other programs.
 const NO_STREAMS: &str = "told in namespaces only";
 const NO_PROGRAMS: &str = "another program does not run in virtual time";
 
@@ -47,17 +47,17 @@ enum Way {
     OpenVpn(By),
 }
 
-/// What one of them had of a connection.
+/// The rate of one of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     mbps: f64,
-    /// After how many seconds the length of the file had come.
+    /// Seconds until the length of the file had arrived.
     file_s: Option<f64>,
-    /// By what TCP that carried it controlled its rate, if it was told to.
+    /// The congestion control of TCP that carried it, if it was set.
     outside: Option<Congestion>,
 }
 
-/// What those had that were asked for, or why there is no figure of one.
+/// The results of the selected ways, or why there is none.
 #[derive(Debug, Default)]
 pub(super) struct Compared(Vec<(Way, Result<Rate, String>)>);
 
@@ -66,7 +66,7 @@ impl Way {
     const OPENVPN: [Self; 3] =
         [Self::OpenVpn(By::Udp), Self::OpenVpn(By::Tcp), Self::OpenVpn(By::Mptcp)];
 
-    /// Those that are asked for: of who has no Rove, or one that is broken on purpose, none.
+    /// The selected ways: none without Rove, or with a Rove that is broken on purpose.
     fn asked(stage: &Stage<'_>) -> Vec<Self> {
         let is_rove = stage.entered.is_none() || stage.rove.is_some();
         match stage.settings.text(COMPARE.key) {
@@ -77,7 +77,7 @@ impl Way {
         }
     }
 
-    /// What its columns are called by.
+    /// The prefix of its columns.
     const fn name(self) -> &'static str {
         match self {
             Self::UdpOneLink => "udp_one_link",
@@ -104,10 +104,10 @@ impl Way {
 }
 
 impl Rate {
-    /// What there was of a connection, of whose bytes so many are the file's.
+    /// The result of a connection, of which this number of bytes is the file.
     ///
     /// # Errors
-    /// Why it came to nothing.
+    /// The reason why there is none.
     pub(super) fn of(goodput: &Goodput, file_bytes: u64) -> Result<Self, String> {
         let transfer = &goodput.run.transfer;
         let file_s = transfer.seconds_until(file_bytes);
@@ -117,7 +117,7 @@ impl Rate {
 }
 
 impl Compared {
-    /// Their columns in the row of a cell in which Rove has so many Mbit/s.
+    /// Their columns in the row of a cell in which Rove has this rate in Mbit/s.
     pub(super) fn columns(&self, goodput_mbps: Option<f64>) -> Vec<(String, Value)> {
         let mut columns = Vec::new();
         for (way, rate) in &self.0 {
@@ -134,7 +134,7 @@ impl Compared {
         columns
     }
 
-    /// Those without a figure, each reason once.
+    /// The ways without a figure, each reason once.
     fn missing(&self) -> Option<String> {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for (way, rate) in &self.0 {
@@ -151,7 +151,7 @@ impl Compared {
 }
 
 impl<const N: usize> Cell<N> {
-    /// What each way has that is asked for; by one link, over UDP, Rove has had this.
+    /// The result of each selected way. On one link over UDP, Rove has already been measured.
     pub(super) fn compare(
         &self,
         stage: &Stage<'_>,
@@ -159,7 +159,7 @@ impl<const N: usize> Cell<N> {
         outcome: &mut Outcome,
     ) -> Compared {
         let mut compared = Compared::default();
-        // Sub-flows are beside the same single link each time.
+        // Sub-flows are compared with the same single link each time.
         let is_first = self.spread.subflows == 1;
         for way in Way::asked(stage).into_iter().filter(|_| is_first) {
             let rate = match (way, stage.entered) {
@@ -176,7 +176,7 @@ impl<const N: usize> Cell<N> {
         compared
     }
 
-    /// What the same connection has this way, or why it has nothing.
+    /// The result of the same connection this way, or why there is none.
     fn by(
         &self,
         stage: &Stage<'_>,
@@ -204,13 +204,13 @@ impl<const N: usize> Cell<N> {
                 Ok(())
             });
         let mut told = told.map_err(|error| format!("{error:#}"))?;
-        // What breaks down of another is no fault of Rove's.
+        // A failure of another program is no fault of Rove's.
         let broke = if is_ours { told.broke.clone() } else { told.broke.take() };
         outcome.absorb(told);
         broke.map_or(rate, Err).map(|rate| Rate { outside: outside.get().copied(), ..rate })
     }
 
-    /// The links that a way goes by.
+    /// The links of a way.
     fn terrain_of(&self, stage: &Stage<'_>, way: Way) -> Terrain {
         let all = || Terrain { mode: Mode::Full, ..self.terrain(stage) };
         let one = || self.terrain_alone(self.by_rate()[0], Mode::Single);
@@ -223,7 +223,7 @@ impl<const N: usize> Cell<N> {
     }
 }
 
-/// The reason why one of these ways has no figure in any row, if there is one.
+/// The reason why one of these ways has no figure in any row, if any.
 pub(in super::super) fn why_missing(rows: &[Value], ways: &[&str]) -> Option<String> {
     let reasons = rows.iter().find_map(|row| row.get(MISSING)?.as_str())?;
     let of_way = |reason: &str| {
@@ -233,8 +233,7 @@ pub(in super::super) fn why_missing(rows: &[Value], ways: &[&str]) -> Option<Str
     reasons.split("; ").find_map(of_way)
 }
 
-/// Which OpenVPN is compared with and how it is told to carry, or why none is; nothing where nobody
-/// asked.
+/// The version and options of OpenVPN, or why it is not compared; `None` if nobody asked.
 pub(super) fn openvpn(stage: &Stage<'_>) -> Option<Values> {
     let asked = Way::asked(stage);
     let by = asked.iter().filter_map(|way| match way {

@@ -1,4 +1,4 @@
-//! A link of a cell: its rates, its round trip and its own loss, in words and as the emulator has
+//! A link of a cell: its rates, its round trip and its own loss, as text and as the emulator has
 //! it. Knows no cell.
 
 use crate::emu::{LinkConfig, Loss, MS, PipeConfig, Rate};
@@ -10,18 +10,18 @@ const PPM_PER_PERCENT: f64 = 1e4;
 /// A link of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Link {
-    /// Its rates, to the client and from it, in kbit/s; of a recorded one about the mean.
+    /// Its rates to the client and from it, in kbit/s; of a recorded one the approximate mean.
     pub(super) kbps: [u64; 2],
     /// Its round trip, in milliseconds.
     pub(in super::super) round_trip_ms: u64,
     /// Its own packet loss each way, in parts per million. With 0, the loss of its cell counts.
     pub(super) loses_ppm: u32,
-    /// The name of the network, where its rate is what somebody recorded.
+    /// The name of the network, if its rate was recorded.
     pub(super) recording: Option<&'static str>,
 }
 
-/// Loss by its word: that share of all packets, in per cent, each by itself; or as Wi-Fi at its
-/// worst has it.
+/// Loss by its name: this share of all packets, in per cent, independently; or as Wi-Fi at its
+/// worst.
 pub(super) fn loss(word: &str) -> Loss {
     match word.parse::<f64>() {
         Ok(0.0) => Loss::None,
@@ -31,22 +31,23 @@ pub(super) fn loss(word: &str) -> Loss {
 }
 
 impl Link {
-    /// One by its rate in Mbit/s and its round trip in milliseconds.
+    /// A link by its rate in Mbit/s and its round trip in milliseconds.
     pub(in super::super) const fn of(mbps: u64, round_trip_ms: u64) -> Self {
         Self::of_kbps([mbps * 1_000; 2], round_trip_ms)
     }
 
-    /// One by its rates to the client and from it, in kbit/s.
+    /// A link by its rates to the client and from it, in kbit/s.
     pub(in super::super) const fn of_kbps(kbps: [u64; 2], round_trip_ms: u64) -> Self {
         Self { kbps, round_trip_ms, loses_ppm: 0, recording: None }
     }
 
-    /// The same with this loss each way, in parts per million, whatever the other one loses.
+    /// The same with this loss in each direction, in parts per million, whatever the other link
+    /// loses.
     pub(in super::super) const fn losing(self, ppm: u32) -> Self {
         Self { loses_ppm: ppm, ..self }
     }
 
-    /// One that is written as [`Self::name`] writes it: `10/8`, or `10/8/0.15` with 0.15 % of loss.
+    /// Reads the form that [`Self::name`] writes: `10/8`, or `10/8/0.15` with 0.15 % of loss.
     pub(in super::super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let mbps: f64 =
@@ -58,7 +59,7 @@ impl Link {
         is_whole.then(|| link.losing((percent * PPM_PER_PERCENT).round() as u32))
     }
 
-    /// A recorded network that has about this rate down in the mean.
+    /// A recorded network with about this mean rate down.
     pub(in super::super) const fn recorded(
         name: &'static str,
         mbps: u64,
@@ -68,7 +69,7 @@ impl Link {
         Self { recording, ..Self::of(mbps, round_trip_ms) }
     }
 
-    /// In words: rates in Mbit/s, round trip in milliseconds, its own loss in per cent; or a name.
+    /// As text: rates in Mbit/s, round trip in milliseconds, its own loss in per cent; or a name.
     pub(super) fn name(&self) -> String {
         if let Some(name) = self.recording {
             return name.to_owned();
@@ -90,7 +91,7 @@ impl Link {
         }
     }
 
-    /// As the emulator has it. That every recording is there is tested with the pairs.
+    /// The emulator's form of it. A test of the pairs checks that every recording exists.
     pub(in super::super) fn config(&self, loss: Loss) -> LinkConfig {
         let ([down, up], trip_ns) = (self.kbps, self.round_trip_ms * MS);
         let recorded = self.recording.and_then(|name| LinkConfig::recorded_as(name, trip_ns));
@@ -102,7 +103,7 @@ impl Link {
         link.loss(loss)
     }
 
-    /// What it can carry to a receiver between two moments of the ground's clock, in Mbit/s.
+    /// Its capacity to a receiver between two moments of the backend's clock, in Mbit/s.
     pub(super) fn mbps_between(&self, to: Receiver, (from_ns, to_ns): (u64, u64)) -> f64 {
         let LinkConfig { up, down } = self.config(Loss::None);
         let pipe = if to == Receiver::Client { down } else { up };
@@ -115,7 +116,7 @@ impl Link {
         }
     }
 
-    /// Its rate to a receiver, in Mbit/s; of a recorded one about the mean.
+    /// Its rate to a receiver, in Mbit/s; of a recorded one the approximate mean.
     pub(in super::super) fn mbps_to(&self, to: Receiver) -> f64 {
         self.kbps[to as usize] as f64 / 1e3
     }
@@ -126,12 +127,12 @@ impl Link {
     }
 }
 
-/// Links in words.
+/// Links as text.
 pub(in super::super) fn name<const N: usize>(pair: &[Link; N]) -> String {
     pair.map(|link| link.name()).join("+")
 }
 
-/// Whether it is one of recorded networks.
+/// Whether one of them is a recorded network.
 pub(in super::super) fn is_recorded<const N: usize>(pair: [Link; N]) -> bool {
     pair.iter().any(|link| link.recording.is_some())
 }

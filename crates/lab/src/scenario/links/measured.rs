@@ -1,4 +1,4 @@
-//! What was measured in a cell, as the row of a table. It judges nothing.
+//! The measurements of a cell, as the row of a table. It judges nothing.
 
 use super::compared::Compared;
 use super::{Carried, Cell, is_recorded, name};
@@ -6,37 +6,37 @@ use crate::ground::{DatagramsRun, Receiver};
 use crate::scenario::table::{Row, figure};
 use serde_json::Value;
 
-/// The column of what others than TCP have of the sum.
+/// The column with the share of the sum for traffic other than TCP.
 pub(super) const OTHERS_SHARE: &str = "others_share_of_sum";
-/// Those of recorded networks, and of what a TCP sender sent again.
+/// The columns of recorded networks, and of retransmissions by TCP senders.
 pub(super) const OFFERED_SHARE: &str = "share_of_offered";
 pub(super) const OFFERED_SHARE_LOSSY: &str = "share_of_offered_lossy";
 pub(super) const RECORDED_FEEDBACK: &str = "feedback_percent_recorded";
 pub(super) const SENT_AGAIN: &str = "retransmitted_percent";
 const RECORDED_SENT_AGAIN: &str = "retransmitted_percent_recorded";
 
-/// What was measured in a cell; rates in Mbit/s.
+/// The measurements of a cell; rates in Mbit/s.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     pub(super) goodput_mbps: Option<f64>,
-    /// What both links can carry of what is inside.
+    /// The capacity of both links for inner payload.
     pub(super) sum_mbps: Option<f64>,
     pub(super) best_mbps: Option<f64>,
     pub(super) feedback_percent: Option<f64>,
-    /// How the datagrams went, where there were any.
+    /// The result of the datagrams, if there were any.
     pub(super) datagrams: DatagramsRun,
     pub(super) file_s: Option<f64>,
     pub(super) bare_file_s: Option<f64>,
     pub(super) compared: Compared,
-    /// Whether all that came is what was sent, by one link alone as well, and all of the file has
-    /// come.
+    /// Whether everything received is what was sent, on one link alone as well, and the whole file
+    /// has arrived.
     pub(super) is_whole: bool,
-    /// What ended a connection early, by all links or by one alone.
+    /// The error that ended a connection early, on all links or on one alone.
     pub(super) broke: Option<String>,
 }
 
 impl Measured {
-    /// What the sender inside sent again, in per cent of all segments; none where nobody counts.
+    /// Retransmissions of the inner sender, in per cent of all segments; `None` if nobody counts.
     fn again_percent(&self) -> Option<f64> {
         self.datagrams.transfer.segments?.percent_again()
     }
@@ -44,7 +44,7 @@ impl Measured {
     /// The row of a table.
     pub(super) fn row<const N: usize>(&self, cell: &Cell<N>) -> Row {
         let share = |part: Option<f64>, of: Option<f64>| figure(part.zip(of).map(|(a, b)| a / b));
-        // Recorded networks are not judged as the others are.
+        // Recorded networks have limits of their own.
         let (of_sum, feedback) = match (is_recorded(cell.pair), cell.carried) {
             (false, Carried::Tcp) => ("share_of_sum", "feedback_percent"),
             (false, _) => (OTHERS_SHARE, "feedback_percent"),

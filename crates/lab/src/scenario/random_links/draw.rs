@@ -1,7 +1,7 @@
-//! What a seed draws: links that nobody tuned for, and what is carried over them.
+//! A draw: links that nobody tuned for, and the traffic over them.
 //!
-//! Decides how many links there are and what they could carry at best. The ranges of a link are in
-//! `link`, the chances of traffic and events in `traffic`.
+//! This module decides the number of links, and computes their greatest rates. The ranges of a link
+//! are in `link`, the chances of traffic and events in `traffic`.
 
 use super::link::{Kind, Link, MBPS};
 use super::traffic::Traffic;
@@ -9,15 +9,15 @@ use super::{BUSY_NS, Story};
 use crate::emu::Rng;
 use crate::ground::{Act, Connections, Cue, Datagrams, Mode, Receiver, Route, Terrain, What};
 
-/// The label of this chance, so that other draws of the seed stay what they were,
+/// The label of this chance, so that other draws of the seed do not change,
 const LABEL: u64 = 0x6c69_6e6b;
 /// and that of the traffic.
 const TRAFFIC: u64 = 0x7472_6166;
-/// The most that all links of a draw carry together, in Mbit/s: a draw in virtual time takes as
-/// long as its packets are many.
+/// The capacity of all links of a draw together at most, in Mbit/s: a run in virtual time takes
+/// longer with more packets.
 const SUM_MBPS: f64 = 600.0;
-/// With mixed traffic, one draw in so many may have links as fast as that, and the links of the
-/// others carry so much together. A run takes as long as its packets are many: with fast links in
+/// With mixed traffic, one draw in this number may have links as fast as that; the links of the
+/// others have this capacity together. A run takes longer with more packets: with fast links in
 /// every draw, the same time is enough for a third of the draws.
 const FAST_IN: u64 = 5;
 const USUAL_SUM_MBPS: f64 = 100.0;
@@ -25,30 +25,30 @@ const USUAL_SUM_MBPS: f64 = 100.0;
 const FAST: u64 = 0x6661_7374;
 /// One draw in so many has a third link.
 const THIRD_LINK_IN: u64 = 4;
-/// How many TCP connections there are, where there are several.
+/// The number of TCP connections, if there are several.
 const SEVERAL: u32 = 4;
 
-/// Links and what is carried over them.
+/// Links and the traffic over them.
 #[derive(Clone, Debug)]
 pub(in crate::scenario) struct Draw {
-    /// Of which seed,
+    /// Its seed,
     pub(in crate::scenario) seed: u64,
-    /// and which draw of that.
+    /// and its number.
     pub(in crate::scenario) number: u64,
     /// The client's links, the first one first.
     links: Vec<Link>,
-    /// Who receives.
+    /// The receiver.
     to: Receiver,
     traffic: Traffic,
-    /// How long what counts lasts, in nanoseconds.
+    /// The length of the part that counts, in nanoseconds.
     length_ns: u64,
-    /// All other chance of its story follows from this.
+    /// The seed of all other chance in its run.
     pub(in crate::scenario) chance: u64,
 }
 
 impl Draw {
-    /// The draw of this number of a seed. What counts lasts for `length_ns` nanoseconds. The
-    /// traffic is drawn as well if it is mixed.
+    /// The draw with this number of a seed. The part that counts lasts for `length_ns` nanoseconds.
+    /// The traffic is drawn as well if it is mixed.
     pub(in crate::scenario) fn new(seed: u64, number: u64, length_ns: u64, mixed: bool) -> Self {
         let mut rng = Rng::new(seed).fork(LABEL).fork(number);
         let chance = rng.next_u64();
@@ -60,13 +60,13 @@ impl Draw {
         let mut links: Vec<Link> = Vec::new();
         for at in 0..count {
             let others: f64 = links.iter().map(|link| link.mbps).sum();
-            // Each link that is still to come has the least at least.
+            // Each further link has at least the least rate.
             let rest = MBPS.0 * f64::from(count - 1 - at);
             let most = MBPS.1.min(sum_mbps - others - rest);
             // Rates change until the story is over for certain.
             let changes_ns = length_ns + 4 * BUSY_NS;
             let link = Link::draw(&mut rng.fork(u64::from(at)), most, changes_ns);
-            // A recording is there once in a draw at most.
+            // A draw has each recording at most once.
             let is_there = |name| links.iter().any(|link| link.recording() == Some(name));
             let is_twice = link.recording().is_some_and(is_there);
             links.push(if is_twice { Link { kind: Kind::Steady, ..link } } else { link });
@@ -80,28 +80,28 @@ impl Draw {
         Self { seed, number, links, to, traffic, length_ns, chance }
     }
 
-    /// Its story with everything.
+    /// Its run with all heuristics.
     pub(in crate::scenario) const fn story(&self) -> Story<'_> {
         Story { draw: self, chance: self.chance, without: None, asks: None }
     }
 
-    /// Which draw it is, in words that say how to have it again.
+    /// Its name, with the options that repeat it.
     pub(in crate::scenario) fn name(&self) -> String {
         format!("{} of seed {}", self.number, self.seed)
     }
 
-    /// The links in words.
+    /// The links as text.
     pub(super) fn links(&self) -> String {
         self.links.iter().map(Link::name).collect::<Vec<_>>().join(" + ")
     }
 
-    /// What is carried and what happens, in words.
+    /// The traffic and the events as text.
     pub(super) fn traffic(&self) -> String {
         let to = if self.to == Receiver::Client { "client" } else { "server" };
         format!("to the {to}: {}", self.traffic.name())
     }
 
-    /// The networks of its story, of a client in this mode.
+    /// The networks of its run, with a client in this mode.
     pub(super) fn terrain(&self, mode: Mode) -> Terrain {
         let mut links = self.links.iter().map(Link::config);
         let usual = Terrain::of(links.next().unwrap_or_default());
@@ -109,12 +109,12 @@ impl Draw {
         Terrain { beside: links.collect(), bottleneck, mode, ..usual }
     }
 
-    /// What is done to the links before anything is carried,
+    /// The acts before any traffic,
     pub(super) fn before(&self) -> Vec<Act> {
         self.traffic.before(self.links.len())
     }
 
-    /// and what meanwhile.
+    /// and those during it.
     pub(super) fn script(&self) -> Vec<Cue> {
         self.traffic.script()
     }
@@ -143,7 +143,7 @@ impl Draw {
         Some(Datagrams { to: self.to, what, length_ns, skip_ns: BUSY_NS })
     }
 
-    /// Whether a datagram flow takes its part as TCP does: QUIC.
+    /// Whether its datagrams respond to congestion: QUIC.
     pub(super) fn is_quic(&self) -> bool {
         matches!(self.traffic.datagrams(1.0), Some(What::Quic { .. }))
     }
@@ -153,8 +153,8 @@ impl Draw {
         self.links.iter().map(|link| link.round_trip_ms).min().unwrap_or_default() as f64
     }
 
-    /// What each link can carry between two moments of the ground's clock, in Mbit/s: its rate less
-    /// what it loses. Events count from `start_ns`.
+    /// The capacity of each link between two moments of the backend's clock, in Mbit/s: its rate
+    /// less its loss. Events count from `start_ns`.
     pub(super) fn carry_mbps(&self, start_ns: u64, (from_ns, to_ns): (u64, u64)) -> Vec<f64> {
         self.carry_mbps_to(self.to, start_ns, (from_ns, to_ns))
     }
@@ -174,9 +174,9 @@ impl Draw {
         self.links.iter().enumerate().map(carries).collect()
     }
 
-    /// What the tunnel could carry of payload between two moments, in Mbit/s: all links together,
-    /// at most its share of a bottleneck, and at most what its senders want. Where there is a
-    /// connection in the other direction, that is part of it.
+    /// The greatest payload of the tunnel between two moments, in Mbit/s: all links together, at
+    /// most its share of a bottleneck, and at most the senders' demand. A connection in the other
+    /// direction is part of it.
     pub(super) fn could_mbps(&self, start_ns: u64, window: (u64, u64), payload_share: f64) -> f64 {
         let sum = |to| -> f64 { self.carry_mbps_to(to, start_ns, window).iter().sum() };
         let wanted = self.traffic.wants_mbps(self.sum_mbps()).unwrap_or(f64::INFINITY);
@@ -186,7 +186,7 @@ impl Draw {
         forth + if self.traffic.is_both_ways { back } else { 0.0 }
     }
 
-    /// What the tunnel has of the bottleneck if it leaves others their share, in Mbit/s.
+    /// The tunnel's fair share of the bottleneck, in Mbit/s.
     fn fair_mbps(&self) -> f64 {
         let Some(bottleneck) = &self.traffic.bottleneck else { return f64::INFINITY };
         let mbps = bottleneck.mbps(self.sum_mbps());
@@ -194,7 +194,7 @@ impl Draw {
         (mbps - other).max(mbps / 2.0).min(mbps)
     }
 
-    /// Whether the tunnel and a connection beside it could each take half of the bottleneck, so
+    /// Whether the tunnel and a connection beside it could each fill half of the bottleneck, so
     /// that they have to share it.
     pub(super) fn is_shared(&self) -> bool {
         self.traffic.bottleneck.as_ref().is_some_and(|bottleneck| {
@@ -204,12 +204,12 @@ impl Draw {
         })
     }
 
-    /// What the connection beside the tunnel can have at most: its link is as the first one.
+    /// The greatest rate of the connection beside the tunnel: its link is like the first one.
     fn others_mbps(&self) -> f64 {
         self.links.first().map_or(0.0, |link| link.mbps)
     }
 
-    /// More than all links together ever let through, in Mbit/s.
+    /// More than the greatest rate of all links together, in Mbit/s.
     pub(super) fn most_mbps(&self) -> u64 {
         self.links.iter().map(Link::most_mbps).sum::<f64>().ceil() as u64
     }
@@ -225,7 +225,7 @@ impl Draw {
         }
     }
 
-    /// How long what counts lasts, in nanoseconds.
+    /// The length of the part that counts, in nanoseconds.
     pub(super) const fn length_ns(&self) -> u64 {
         self.length_ns
     }
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use crate::emu::{LinkConfig, Loss, SECOND};
 
-    /// A story of a minute.
+    /// A run of a minute.
     const MINUTE_NS: u64 = 60 * SECOND;
 
     #[test]

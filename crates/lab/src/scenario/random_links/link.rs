@@ -15,9 +15,9 @@ const ROUND_TRIP_MS: (f64, f64) = (5.0, 600.0);
 pub(super) const LOSS: (f64, f64) = (0.000_5, 0.03);
 /// The mean length of a burst of losses, in packets.
 const BURST: (f64, f64) = (2.0, 6.0);
-/// What the queue of a link holds, in milliseconds at its own rate,
+/// The queue of a link, in milliseconds at its own rate,
 pub(super) const QUEUE_MS: (f64, f64) = (15.0, 400.0);
-/// and in bytes at least: what a slow router has, ten full packets.
+/// and at least in bytes: ten full packets, as in a slow router.
 pub(super) const QUEUE_BYTES_MIN: u64 = 15_000;
 /// One link in so many changes its rate during the run,
 const CHANGING_IN: u64 = 4;
@@ -25,7 +25,7 @@ const CHANGING_IN: u64 = 4;
 const RECORDED_IN: u64 = 6;
 /// The rates that a link changes to, as a part of the drawn one,
 const PART: (f64, f64) = (0.25, 1.0);
-/// and for how long it has each, in milliseconds.
+/// and the time of each rate, in milliseconds.
 const STAYS_MS: (f64, f64) = (500.0, 5_000.0);
 /// The recorded networks with their mean rate down, in Mbit/s.
 const RECORDINGS: [(&str, f64); 2] = [("verizon-lte", 5.3), ("tmobile-lte", 16.0)];
@@ -33,7 +33,7 @@ const RECORDINGS: [(&str, f64); 2] = [("verizon-lte", 5.3), ("tmobile-lte", 16.0
 /// A drawn link, alike in both directions.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
-    /// Its rate, in Mbit/s: the greatest that it has, or of a recorded one about the mean.
+    /// Its rate, in Mbit/s: the greatest, or the approximate mean of a recording.
     pub(super) mbps: f64,
     pub(super) round_trip_ms: u64,
     pub(super) loss: Loss,
@@ -100,16 +100,16 @@ impl Link {
         format!("{rate}, {round_trip_ms} ms{loss}{queue}")
     }
 
-    /// More than it ever lets through, in Mbit/s.
+    /// More than its greatest rate, in Mbit/s.
     pub(super) const fn most_mbps(&self) -> f64 {
         match self.kind {
-            // A recorded network may have more than its mean for a while.
+            // A recorded network may exceed its mean for a while.
             Kind::Recorded(_) => 4.0 * self.mbps,
             Kind::Steady | Kind::Changing(_) => self.mbps,
         }
     }
 
-    /// As the emulator has it.
+    /// The emulator's form of it.
     pub(super) fn config(&self) -> LinkConfig {
         let trip_ns = self.round_trip_ms * MS;
         let recorded = self.recording().and_then(|name| LinkConfig::recorded_as(name, trip_ns));
@@ -127,7 +127,7 @@ impl Link {
         link.loss(self.loss)
     }
 
-    /// What it can carry to a receiver between two moments, in Mbit/s.
+    /// Its capacity to a receiver between two moments, in Mbit/s.
     pub(super) fn carries_mbps(&self, to: Receiver, (from_ns, to_ns): (u64, u64)) -> f64 {
         let LinkConfig { up, down } = self.config();
         let pipe = if to == Receiver::Client { down } else { up };
@@ -143,7 +143,7 @@ impl Link {
     }
 }
 
-/// Rates up to `mbps`, one after the other, for so many nanoseconds.
+/// Rates up to `mbps`, one after the other, for this time in nanoseconds.
 fn changes(rng: &mut Rng, mbps: f64, length_ns: u64) -> Changes {
     let (mut at_ns, mut later) = (0, Vec::new());
     while at_ns < length_ns {
@@ -153,12 +153,12 @@ fn changes(rng: &mut Rng, mbps: f64, length_ns: u64) -> Changes {
     Changes::new(bits(mbps), later)
 }
 
-/// Bits per second of so many Mbit/s.
+/// Bits per second.
 pub(super) const fn bits(mbps: f64) -> u64 {
     (mbps * 1e6) as u64
 }
 
-/// A number between two others, of which any two in the same ratio are as far apart.
+/// A log-uniform number between two others.
 pub(super) fn log_uniform(rng: &mut Rng, (least, most): (f64, f64)) -> f64 {
     (least * (most / least).powf(rng.unit())).clamp(least, most.max(least))
 }

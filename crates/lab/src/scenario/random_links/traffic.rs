@@ -1,47 +1,46 @@
-//! What a seed draws to be carried over the links of a draw, what there is beside the tunnel, and
-//! what happens to the links meanwhile.
+//! The traffic of a draw, the hosts beside the tunnel, and the events of its links.
 //!
-//! Decides how often each kind of traffic and each event comes up. The chances stand here, and no
-//! draw is chosen for what it shows.
+//! This module decides the probability of each kind of traffic and of each event. All of them stand
+//! here, and no draw is selected by its result.
 
 use super::link::{QUEUE_BYTES_MIN, QUEUE_MS, bits, log_uniform};
 use crate::emu::{LinkConfig, MS, PipeConfig, Rng, SECOND};
 use crate::ground::{Act, Congestion, Cue, FIRST_LINK, Pace, What};
 
-/// Of so many draws, three carry TCP alone, one TCP beside QUIC, one QUIC alone, and one TCP beside
-/// datagrams by the clock.
+/// Out of this number of draws, three carry TCP alone, one TCP beside QUIC, one QUIC alone, and one
+/// TCP beside datagrams at a constant rate.
 const KINDS: u64 = 6;
-/// The rate of datagrams by the clock, as a part of what all links carry.
+/// The rate of datagrams at a constant rate, as a part of all links' capacity.
 const CLOCK_PART: (f64, f64) = (0.05, 1.2);
-/// One draw in so many has a connection in the other direction as well.
+/// One draw in this number has a connection in the other direction as well.
 const BACK_IN: u64 = 4;
-/// In one draw in so many, TCP is limited by its programs:
+/// In one draw in this number, TCP is limited by its programs:
 const PIECES_IN: u64 = 6;
-/// all together they send this part of what all links carry,
+/// all together they send this part of all links' capacity,
 const PIECES_PART: (f64, f64) = (0.1, 1.0);
-/// in pieces, one every so many milliseconds.
+/// in pieces, one after each time of these milliseconds.
 const PIECES_MS: (f64, f64) = (20.0, 2_000.0);
-/// In one draw in so many, all links lead through one bottleneck,
+/// In one draw in this number, all links share one bottleneck,
 const BOTTLENECK_IN: u64 = 3;
-/// which has this part of what all links carry.
+/// which has this part of all links' capacity.
 const BOTTLENECK_PART: (f64, f64) = (0.3, 1.0);
-/// One bottleneck in so many has a connection of another host beside the tunnel.
+/// One bottleneck in this number has a connection of another host beside the tunnel.
 const OTHERS_IN: u64 = 2;
-/// Of so many draws, one has a link that is silent for a while, one a link that is down for a
-/// while, and one a client that moves.
+/// Out of this number of draws, one has a link that is silent for a while, one a link that is down
+/// for a while, and one a client that moves.
 const EVENTS: u64 = 6;
 /// How long a link is silent or down, in milliseconds.
 const AWAY_MS: (f64, f64) = (200.0, 3_000.0);
 
-/// What is carried.
+/// The traffic.
 #[derive(Clone, Debug)]
 pub(super) struct Traffic {
-    /// How many TCP connections there are in the direction of the draw,
+    /// TCP connections in the direction of the draw,
     pub(super) flows: u32,
-    /// by what they control their rate,
+    /// their congestion control,
     pub(super) congestion: Congestion,
-    /// and what part of what all links carry their programs send, and how often; `None` of programs
-    /// that send as fast as TCP takes it.
+    /// and the part of all links' capacity that their programs send, with the time between pieces;
+    /// `None` if programs send as fast as TCP takes it.
     pieces: Option<(f64, u64)>,
     /// Whether there is a connection in the other direction as well.
     pub(super) is_both_ways: bool,
@@ -56,21 +55,21 @@ pub(super) struct Traffic {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Quic(Congestion),
-    /// By the clock, at this part of what all links carry.
+    /// At a constant rate: this part of all links' capacity.
     Clock(f64),
 }
 
 /// A bottleneck behind all links.
 #[derive(Clone, Debug)]
 pub(super) struct Bottleneck {
-    /// Its rate as a part of what all links carry.
+    /// Its rate as a part of all links' capacity.
     part: f64,
     queue_ms: u64,
-    /// By what a connection of another host beside the tunnel controls its rate, if there is one.
+    /// The congestion control of another host's connection beside the tunnel, if there is one.
     pub(super) other: Option<Congestion>,
 }
 
-/// Something that happens to the links.
+/// An event of the links.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     /// A link is silent for a while.
@@ -84,7 +83,7 @@ enum Event {
 }
 
 impl Traffic {
-    /// So many TCP connections, and nothing else.
+    /// TCP connections alone.
     pub(super) const fn usual(flows: u32) -> Self {
         Self {
             flows,
@@ -97,8 +96,8 @@ impl Traffic {
         }
     }
 
-    /// Of so many TCP connections, if there are any, over so many links. What counts lasts from one
-    /// moment to another.
+    /// For this number of TCP connections, if there are any, over this number of links. The part
+    /// that counts lasts from one moment to another.
     pub(super) fn draw(rng: &mut Rng, flows: u32, links: usize, counts_ns: (u64, u64)) -> Self {
         let congestion = if rng.below(3) == 0 { Congestion::Bbr } else { Congestion::Cubic };
         let quic = if rng.below(2) == 0 { Congestion::Bbr } else { Congestion::Cubic };
@@ -117,7 +116,7 @@ impl Traffic {
         Self { flows, congestion, pieces, is_both_ways, datagrams, bottleneck, event }
     }
 
-    /// How fast a program of one of its connections sends over links of so many Mbit/s.
+    /// The pace of a program of one of its connections over links with this sum of rates.
     pub(super) fn pace(&self, sum_mbps: f64) -> Pace {
         self.pieces.map_or(Pace::Full, |(part, every_ns)| {
             let bytes = bits(sum_mbps * part) as f64 / 8.0 * every_ns as f64 / SECOND as f64;
@@ -126,7 +125,7 @@ impl Traffic {
         })
     }
 
-    /// What its datagrams are, over links of so many Mbit/s.
+    /// Its datagrams, over links with this sum of rates.
     pub(super) fn datagrams(&self, sum_mbps: f64) -> Option<What> {
         self.datagrams.map(|kind| match kind {
             Kind::Quic(congestion) => What::Quic { congestion },
@@ -134,20 +133,20 @@ impl Traffic {
         })
     }
 
-    /// Whether there is a sender that sends as much as there is room for.
+    /// Whether one of its senders takes all the capacity.
     const fn is_greedy(&self) -> bool {
         (self.flows > 0 && self.pieces.is_none()) || matches!(self.datagrams, Some(Kind::Quic(_)))
     }
 
-    /// How much its senders in the direction of the draw want of links of so many Mbit/s; `None`
-    /// where one of them wants all.
+    /// The demand of its senders in the direction of the draw over links with this sum of rates;
+    /// `None` if one of them wants all.
     pub(super) fn wants_mbps(&self, sum_mbps: f64) -> Option<f64> {
         let pieces = self.pieces.map_or(0.0, |(part, _)| part);
         let clock = if let Some(Kind::Clock(part)) = self.datagrams { part } else { 0.0 };
         (!self.is_greedy()).then_some(sum_mbps * (pieces + clock))
     }
 
-    /// What is done to the links before anything is carried,
+    /// The acts before any traffic,
     pub(super) fn before(&self, links: usize) -> Vec<Act> {
         match self.event {
             Some(Event::Readdressed { .. } | Event::Moved { .. }) => {
@@ -157,7 +156,7 @@ impl Traffic {
         }
     }
 
-    /// and what meanwhile.
+    /// and those during it.
     pub(super) fn script(&self) -> Vec<Cue> {
         match self.event {
             Some(Event::Silent { link, at_ns, until_ns }) => {
@@ -175,7 +174,7 @@ impl Traffic {
         }
     }
 
-    /// When a link of this number carries between two moments.
+    /// The times between two moments in which a link of this number carries.
     pub(super) fn carries(&self, link: usize, (from_ns, to_ns): (u64, u64)) -> Vec<(u64, u64)> {
         let all = vec![(from_ns, to_ns)];
         let within = |at_ns: u64| at_ns.clamp(from_ns, to_ns);
@@ -196,7 +195,7 @@ impl Traffic {
         }
     }
 
-    /// In words.
+    /// As text.
     pub(super) fn name(&self) -> String {
         let mut words = Vec::new();
         if self.flows > 0 {
@@ -241,12 +240,12 @@ impl Bottleneck {
         (rng.below(BOTTLENECK_IN) == 0).then_some(Self { part, queue_ms, other })
     }
 
-    /// Its rate behind links of so many Mbit/s.
+    /// Its rate behind links with this sum of rates.
     pub(super) const fn mbps(&self, sum_mbps: f64) -> f64 {
         self.part * sum_mbps
     }
 
-    /// As the emulator has it.
+    /// The emulator's form of it.
     pub(super) fn config(&self, sum_mbps: f64) -> LinkConfig {
         let clean = PipeConfig::clean(bits(self.mbps(sum_mbps)), 0).with_queue_ms(self.queue_ms);
         let queue_bytes = clean.queue_bytes.max(QUEUE_BYTES_MIN);
@@ -256,7 +255,7 @@ impl Bottleneck {
 }
 
 impl Event {
-    /// It begins in the first half of what counts.
+    /// It begins in the first half of the part that counts.
     fn draw(rng: &mut Rng, links: usize, (from_ns, to_ns): (u64, u64)) -> Option<Self> {
         let at_ns = from_ns + rng.below((to_ns - from_ns) / 2);
         let until_ns = at_ns + (log_uniform(rng, AWAY_MS) * MS as f64) as u64;
