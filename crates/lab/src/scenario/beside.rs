@@ -1,5 +1,5 @@
-//! Beside somebody who has no tunnel: connections of ours and one of theirs through one queue, and
-//! what each of them has. What may come of that the scenarios judge.
+//! Connections of ours beside one of another host without a tunnel, through one queue, and the rate
+//! of each. The scenarios judge the rates.
 
 use super::links::GRID;
 use super::outage::receiver;
@@ -8,25 +8,26 @@ use super::{CALM_NS, Grid, Outcome, Stage};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Congestion, Connections, Route, Terrain, Transfer};
 
-/// The setting of who is beside.
+/// The competitor.
 pub(super) const BESIDE: Setting = Setting::choice(
     "beside",
     &[GRID, "cubic", "reno", "bbr"],
     "congestion control of the connection without a tunnel",
 );
-/// The setting of what ours is controlled by inside the tunnel: CUBIC in the default grid.
+/// The inner congestion control of ours: CUBIC in the default grid.
 pub(super) const CONGESTION: Setting = Setting::choice(
     "cc",
     &[GRID, "cubic", "reno", "bbr"],
     "congestion control of our connection in the tunnel; without one it is CUBIC",
 );
-/// The setting of the queue's rate.
+/// The queue's rate.
 pub(super) const MBPS: Setting =
     Setting::number("mbps", 20, (1, 200), "what the queue lets through, in Mbit/s");
-/// The setting of the round trip.
+/// The round trip.
 pub(super) const RTT: Setting = Setting::number("rtt", 40, (2, 500), "round trip in milliseconds");
 
-/// The setting of how often each cell is told: what becomes of two who fill one queue is chance.
+/// The number of runs of each cell, because the share of two senders in one queue depends on
+/// chance.
 pub(super) const STORIES: Setting = Setting::number(
     "stories",
     4,
@@ -34,30 +35,29 @@ pub(super) const STORIES: Setting = Setting::number(
     "of each cell, whose mean it is; half begin with theirs",
 );
 
-/// Who is beside, and what ours may be.
+/// Congestion control of the competitor, and of ours.
 const OTHERS: [Congestion; 3] = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
-/// The client's links are so many times as fast as what is behind them.
+/// The client's links are this many times as fast as the bottleneck.
 pub(super) const LINKS_TIMES: u64 = 5;
-/// Of short transfers only such a part does not count.
+/// The part of short transfers that does not count.
 const FIRST_PART: u64 = 4;
 
-/// The round trip, and up to a millisecond more, which each story of each seed has its own: what
-/// becomes of two who fill one queue depends on who meets its end first, and one story told ten
-/// times is one.
+/// The round trip, and up to a millisecond more, drawn for each run of each seed. The share of two
+/// senders in one queue depends on which of them is dropped first, so ten equal runs would be one.
 pub(super) fn round_trip_ns(stage: &Stage<'_>, story: u64) -> u64 {
     let mut rng = Rng::new(stage.seed);
     rng.skip(story);
     stage.settings.number("rtt") * MS + rng.below(MS)
 }
 
-/// Those that the setting names; of a control the first.
+/// The selected competitors; in a control the first.
 pub(super) fn others(stage: &Stage<'_>) -> impl Iterator<Item = Congestion> {
     let beside = stage.settings.text("beside");
     let others = OTHERS.into_iter().filter(move |other| [GRID, other.name()].contains(&beside));
     others.take(if stage.control() { 1 } else { OTHERS.len() })
 }
 
-/// What ours is controlled by: as it is set, or CUBIC; in the full grid everything, CUBIC first.
+/// The selected congestion control of ours, or CUBIC; in the full grid all, CUBIC first.
 pub(super) fn ours(stage: &Stage<'_>) -> Vec<Congestion> {
     let set = stage.settings.text("cc");
     let is_full = stage.grid == Grid::Full && !stage.control();
@@ -68,22 +68,22 @@ pub(super) fn ours(stage: &Stage<'_>) -> Vec<Congestion> {
     }
 }
 
-/// A connection of more than the queue lets through in so long.
+/// A connection that outlasts this time.
 pub(super) fn lasting(settings: &Settings, length_ns: u64) -> Connections {
     Connections::outlasting(receiver(settings), settings.number("mbps"), length_ns)
 }
 
-/// Our connection, by this in the tunnel, or by CUBIC without one.
+/// Our connection, with this congestion control in the tunnel, or with CUBIC without one.
 pub(super) fn by(ours: Option<Congestion>, usual: Connections) -> Connections {
     let route = if ours.is_some() { Route::Tunnelled } else { Route::Open };
     Connections { route, congestion: ours.unwrap_or(Congestion::Cubic), ..usual }
 }
 
-/// What ours and theirs have over these terrains, in Mbit/s, in the mean of all stories: in every
-/// second one theirs begins.
+/// The rates of ours and theirs over these networks, in Mbit/s, in the mean of all runs. In every
+/// second run theirs begins.
 ///
 /// # Errors
-/// What kept one from being told.
+/// The reason why one could not run.
 pub(super) fn mean_mbps(
     stage: &Stage<'_>,
     terrain: impl Fn(u64) -> Terrain,
@@ -105,11 +105,11 @@ pub(super) fn mean_mbps(
     Ok(sums.map(|sum| Some(sum? / stories as f64)))
 }
 
-/// What the connections of either kind have together over this terrain, in Mbit/s, but for their
+/// The rates of the connections of each kind together over this network, in Mbit/s, without their
 /// beginning.
 ///
 /// # Errors
-/// What kept it from being measured.
+/// The reason why it could not be measured.
 fn rates_mbps(
     stage: &Stage<'_>,
     terrain: &Terrain,

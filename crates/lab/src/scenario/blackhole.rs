@@ -1,11 +1,12 @@
-//! `blackhole`: the link is up and carries nothing, and nobody says so.
+//! `blackhole`: the link is up and carries nothing, without a sign.
 //!
-//! First with one link and data that flows both ways all the time, so that something always waits
-//! to be sent: how soon it flows again once the path does, and when the status told of it. Then the
-//! same where the ends fall silent soon after the link, as TCP does: how soon the tunnel finds out
-//! by itself. (No limit holds that for outages below a minute: the tunnel knows nothing yet of the
-//! flows that it should ask for so often.) Last with a second link known: how soon either end turns
-//! to it.
+//! - One link, with data in both directions all the time, so that something always waits to be
+//!   sent: the time from the path's return until data flows again, and the time until the status
+//!   reports the outage.
+//! - One link, and both ends fall silent soon after it, as TCP does: the time until the tunnel
+//!   itself notices the return. No limit applies to outages below a minute: the tunnel does not yet
+//!   know the flows for which it should probe so often.
+//! - Two links: the time until either end uses the second one.
 
 use super::drawn::Draw;
 use super::paper::Paper;
@@ -17,35 +18,35 @@ use super::{About, CleanLink, FAMILY, Grid, Key, Outcome, Scenario, Stage, USUAL
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Cue, Flow, FlowRun, Ground, Trouble};
 
-/// Round trips after which a hole must be noticed, and so many milliseconds.
+/// Round trips and milliseconds within which a black hole must be noticed.
 const NOTICED: (f64, f64) = (3.0, 200.0);
-/// What the return of a path may take beyond a round trip, in milliseconds.
+/// The cost of a path's return beyond a round trip, in milliseconds.
 const RETURN_MARGIN_MS: f64 = 20.0;
-/// The share of a long outage that it may take.
+/// Its cost after a long outage, as a share of that.
 const LATE_SHARE: f64 = 0.02;
-/// Within what time the status must tell, in milliseconds.
+/// Time within which the status must report it, in milliseconds.
 const STATUS_MS: u64 = 2_000;
-/// When the link begins to swallow, after the flows began; up to half as much later.
+/// When the link begins to drop all packets, after the flows began; up to half as much later.
 const SWALLOWED_AT_NS: u64 = 400 * MS;
-/// How long what comes back is waited for: more than is allowed.
+/// How long packets are awaited after the return: more than the limit.
 const AFTERWARDS_NS: u64 = 2 * SECOND;
-/// The outages in seconds, up to the longest that is asked for.
+/// The outages in seconds, up to the longest that is selected.
 const OUTAGES_S: &[u64] = &[1, 3, 10, 20, 60];
 /// The same on the full grid.
 const OUTAGES_FULL_S: &[u64] = &[1, 2, 3, 5, 10, 15, 20, 30, 45, 60];
-/// Outages shorter than this tell nothing about the status, in seconds.
+/// Outages shorter than this say nothing about the status, in seconds.
 const TELLING_S: u64 = 3;
-/// How long after the link the ends go on sending where they fall silent.
+/// How long the ends send after the failure, if they fall silent.
 const UNHEARD_NS: u64 = SECOND;
-/// How long they speak again at the very end.
+/// How long they send again at the end.
 const LAST_NS: u64 = 100 * MS;
 /// Outages shorter than this are over before the ends fall silent, in seconds.
 const SILENT_S: u64 = 3;
 /// How long a second link is known at least before the first one swallows everything.
 const KNOWN_NS: u64 = 1_500 * MS;
-/// How long the first link swallows when there is a second one.
+/// How long the first link drops all packets when there is a second one.
 const HOLE_NS: u64 = 2_500 * MS;
-/// How long a client may take to come back to its first link.
+/// The longest time until a client returns to its first link.
 const SETTLING_NS: u64 = SECOND;
 
 /// The settings.
@@ -66,7 +67,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better("noticed_ms"),
     Key::lower_is_better("noticed_ms_max"),
@@ -93,7 +94,8 @@ impl Scenario for Blackhole {
         }
     }
 
-    /// The thesis' connection monitor needs an event of the kernel's, which a hole does not make.
+    /// The thesis' connection monitor needs an event of the kernel, which a black hole does not
+    /// cause.
     fn paper(&self, _settings: &Settings) -> Paper {
         Paper::of("Alshalan 2017, section 3.7.4, local testbed")
             .cite("detection_ms", 214, "ms", "Table 3.1")
@@ -132,12 +134,12 @@ impl Scenario for Blackhole {
     }
 }
 
-/// What the return of a path may take, in milliseconds.
+/// The longest return of a path, in milliseconds.
 fn return_ms(link: &CleanLink) -> f64 {
     link.round_trips_ms(1.0) + RETURN_MARGIN_MS
 }
 
-/// The story.
+/// The run.
 fn tell(telling: &mut Telling<'_>) -> Result<(), Trouble> {
     at_rest(telling.ground, telling.outcome)?;
     telling.outages()?;
@@ -145,7 +147,7 @@ fn tell(telling: &mut Telling<'_>) -> Result<(), Trouble> {
     telling.holes()
 }
 
-/// The story as it is told.
+/// The run in progress.
 struct Telling<'a> {
     ground: &'a mut dyn Ground,
     stage: &'a Stage<'a>,
@@ -154,7 +156,7 @@ struct Telling<'a> {
     draw: &'a mut Draw,
 }
 
-/// What one outage showed.
+/// The result of one outage.
 struct Seen {
     noticed_ms: Option<f64>,
     told_ms: Option<f64>,
@@ -163,7 +165,7 @@ struct Seen {
 }
 
 impl Telling<'_> {
-    /// The only link swallows everything, and later carries again.
+    /// The only link drops all packets, and later carries again.
     fn outages(&mut self) -> Result<(), Trouble> {
         (self.stage.tell)("one link that swallows everything, and carries again");
         let outages = if self.stage.grid == Grid::Full { OUTAGES_FULL_S } else { OUTAGES_S };
@@ -200,7 +202,7 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// The first of two links swallows everything.
+    /// The first of two links drops all packets.
     fn holes(&mut self) -> Result<(), Trouble> {
         if self.stage.control() {
             return Ok(());
@@ -224,11 +226,11 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// Flows both ways, in which the first link swallows everything for so long; in a control it
-    /// never carries again.
+    /// Flows in both directions, in which the first link drops all packets for this time; in a
+    /// control for ever.
     fn outage(&mut self, length_ns: u64) -> Result<Seen, Trouble> {
         let [hole, back] = self.script(length_ns);
-        // What was on its way when the link began to swallow still arrives.
+        // Packets in flight when the link began to drop still arrive.
         let then = if self.stage.control() { Cue::at(back.at_ns, hole.act) } else { back };
         let down = Flow::lasting(back.at_ns + AFTERWARDS_NS);
         let runs = self.ground.flows(&[down, down.upwards()], &[hole, then])?;
@@ -244,13 +246,13 @@ impl Telling<'_> {
         })
     }
 
-    /// The same, but both ends fall silent a while after the link: how long after its return the
-    /// first packet of the tunnel comes to the client, in milliseconds.
+    /// The same, but both ends fall silent a while after the link. Returns the time from its return
+    /// to the first tunnel packet at the client, in milliseconds.
     fn silent_outage(&mut self, length_ns: u64) -> Result<f64, Trouble> {
         let script = self.script(length_ns);
         let [swallowed, back] = script;
         let down = Flow::lasting(swallowed.at_ns + UNHEARD_NS);
-        // As long as it may take, and longer.
+        // The limit, and longer.
         let end_ns = back.at_ns + AFTERWARDS_NS + length_ns / 10;
         let last = Flow::after(end_ns, LAST_NS);
         let runs = self.ground.flows(&[down, down.upwards(), last], &script)?;

@@ -1,20 +1,19 @@
-//! `competition`: one connection in the tunnel beside one of somebody who has none and fills the
-//! queue that both lead through.
+//! `competition`: one connection in the tunnel beside one of another host without a tunnel. The
+//! other one fills the queue that both share.
 //!
-//! Who only wants a short queue gets little there. In each cell Rove carries a connection by one
-//! path; in other runs the same two connections are there without a tunnel, ours by CUBIC: that is
-//! what the user would have without Rove, and about what he is to have with it. A call beside both
-//! shows how long the queue is in either case. Whatever controls our connection in the tunnel, what
-//! its path takes is held against CUBIC: to this the path keeps, and the connection to what the
-//! path lets through.
+//! A path that only wants a short queue gets little there. In each cell Rove carries a connection
+//! on one path. Other runs have the same two connections without a tunnel, ours with CUBIC: that is
+//! the user's rate without Rove, and about the rate that Rove must reach. A call beside both shows
+//! the length of the queue. The path is compared with CUBIC whatever the inner congestion control,
+//! because the path itself uses CUBIC's window.
 //!
-//! Two who fill one queue share it by chance: whose datagram meets its end first, and who began. Of
-//! two bare connections one has up to twice what the other has, for a minute and more. So each cell
-//! is the mean of several stories, in both orders and with round trips a little apart, and what is
-//! asked for is asked of the mean of all cells; of each only that nobody starves.
+//! The share of two senders that fill one queue depends on chance: on whose packet is dropped
+//! first, and on who began. One of two bare connections has up to twice the other's rate, for a
+//! minute and more. So each cell is the mean of several runs, in both orders and with slightly
+//! different round trips. The limits are for the mean of all cells; each cell only must not starve.
 //!
-//! In a control the path does not heed that somebody else fills the queue. In namespaces, where the
-//! real binary always does, there are several others beside the tunnel.
+//! In a control the path ignores the competitor. In namespaces the real binary never does; there
+//! the control has several others beside the tunnel.
 
 use super::beside::{self, BESIDE, CONGESTION, LINKS_TIMES, MBPS, RTT, STORIES};
 use super::links::{GRID, TRANSFER};
@@ -27,10 +26,10 @@ use crate::emu::{LinkConfig, SECOND};
 use crate::ground::{Call, Congestion, Connections, Mode, Route, Talk, Terrain};
 use serde_json::Value;
 
-/// What it takes at least and at most, as a share of what it would without a tunnel,
+/// Its rate at least and at most, as a share of the rate without a tunnel,
 const SHARE_OF_BARE: (f64, f64) = (0.85, 1.15);
-/// and what the other has beside it at least, as a share of what that has beside one without: in
-/// the mean of all cells,
+/// and the other's least rate, as a share of its rate beside a connection without a tunnel: in the
+/// mean of all cells,
 const LEFT_SHARE_LEAST: f64 = 0.85;
 /// and in each of them.
 const STARVED: f64 = 0.6;
@@ -41,7 +40,7 @@ const FIRST_NS: u64 = 15 * SECOND;
 /// How long the call takes.
 const CALL_NS: u64 = 20 * SECOND;
 
-/// What the queue holds, in milliseconds.
+/// The length of the queue, in milliseconds.
 const QUEUES: &[&str] = &["40", "100"];
 
 /// The settings.
@@ -56,7 +55,7 @@ const SETTINGS: &[Setting] = &[
     STORIES,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_bare"),
     Key::higher_is_better("left_share"),
@@ -125,14 +124,14 @@ fn queues(settings: &Settings) -> Vec<&'static str> {
     QUEUES.iter().copied().filter(is_set).collect()
 }
 
-/// What both have, in Mbit/s, and how long a call beside them takes.
+/// The rates of both, in Mbit/s, and the delay of a call beside them.
 struct Had {
     mbps: Option<f64>,
     left_mbps: Option<f64>,
     call_p99_ms: Option<f64>,
 }
 
-/// Stories beside a connection of this kind, and a queue of so many milliseconds.
+/// Runs beside a connection of this kind, and a queue of this length in milliseconds.
 struct Cell<'a> {
     stage: &'a Stage<'a>,
     other: Congestion,
@@ -140,7 +139,7 @@ struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// A row, by what ours is controlled by in the tunnel and what there is without one.
+    /// A row for this inner congestion control, compared with the run without a tunnel.
     fn row(&self, ours: Congestion, bare: &Had, outcome: &mut Outcome) -> anyhow::Result<Row> {
         let had = self.measure(Some(ours), outcome)?;
         let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
@@ -160,25 +159,26 @@ impl Cell<'_> {
         ]))
     }
 
-    /// What ours and theirs have, ours in the tunnel by this or without one.
+    /// The rates of ours, in the tunnel with this congestion control or without a tunnel, and of
+    /// the other.
     fn measure(&self, ours: Option<Congestion>, outcome: &mut Outcome) -> anyhow::Result<Had> {
         let [mbps, left_mbps] = self.mean(ours, outcome)?;
         Ok(Had { mbps, left_mbps, call_p99_ms: self.call(ours, outcome)? })
     }
 
-    /// The rates of both, in Mbit/s, in the mean of all stories.
+    /// The rates of both, in Mbit/s, in the mean of all runs.
     fn mean(
         &self,
         ours: Option<Congestion>,
         outcome: &mut Outcome,
     ) -> anyhow::Result<[Option<f64>; 2]> {
         let both = self.both(ours, self.stage.settings.number("seconds") * SECOND);
-        // Each round trip in either order.
+        // Each round trip in both orders.
         let terrain = |story| self.terrain(story / 2);
         beside::mean_mbps(self.stage, terrain, both, FIRST_NS, outcome)
     }
 
-    /// How long 99 of 100 datagrams of a call in the tunnel took beside both, in milliseconds.
+    /// The 99th percentile of a call's delay in the tunnel beside both, in milliseconds.
     fn call(&self, ours: Option<Congestion>, outcome: &mut Outcome) -> anyhow::Result<Option<f64>> {
         let call = Call { talk: Talk::Voice, silence_ns: FIRST_NS, length_ns: CALL_NS };
         let both = self.both(ours, call.end_ns());
@@ -192,7 +192,7 @@ impl Cell<'_> {
         Ok(p99)
     }
 
-    /// Our connection and the other, of more than there is time for.
+    /// Our connection and the other; both outlast the run.
     fn both(&self, ours: Option<Congestion>, length_ns: u64) -> [Connections; 2] {
         let usual = beside::lasting(self.stage.settings, length_ns);
         let ours = beside::by(ours, usual);

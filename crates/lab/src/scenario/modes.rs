@@ -38,8 +38,8 @@ const UNDISTURBED_NS: u64 = 3 * SECOND;
 /// link has room for.
 const FULL_MS: f64 = 52.0;
 const BACKUP_MS: [f64; 2] = [1_030.0, 1_390.0];
-/// The least difference to the next mode: 112 ms at worst in the same seeds (a packet takes 1.2 ms).
-/// Without a prepared path, data also leaves at once; only that path is not proven yet.
+/// The least difference to the next mode: 112 ms at worst in the same seeds (a packet takes 1.2
+/// ms). Without a prepared path, data also leaves at once; only that path is not proven yet.
 const BACKUP_AFTER_FULL_MS: f64 = 90.0;
 const SINGLE_AFTER_BACKUP_MS: f64 = 0.9;
 

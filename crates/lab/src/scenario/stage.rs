@@ -1,4 +1,4 @@
-//! Building the ground for a story, and what its end means.
+//! Builds the backend of a run, and interprets its end.
 
 use super::addresses::Family;
 use super::binary::Binary;
@@ -14,39 +14,38 @@ use anyhow::{Context as _, ensure};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-/// How both ends hold open connections, and how long a session is kept without a word, in seconds,
-/// where a story is not about that.
+/// How both ends treat open connections, and how long a silent session is kept, in seconds, in
+/// scenarios about something else.
 pub(super) const USUALLY: (Hold, u64) = (Hold::Full, Journey::DAY_S);
 
-/// Under which conditions a story is told.
+/// The conditions of a run.
 pub struct Stage<'a> {
-    /// All chance follows from it.
+    /// The seed of all chance.
     pub seed: u64,
-    /// What was set.
+    /// The settings.
     pub settings: &'a Settings,
-    /// How much of the grid to cover.
+    /// The part of the grid to cover.
     pub grid: Grid,
-    /// Where hosts can be; none when the story is told in virtual time.
+    /// The namespaces for hosts; `None` in virtual time.
     pub entered: Option<&'a Entered>,
-    /// The binary under test; none when the bare link is, and in virtual time, which runs the core
-    /// that is linked in.
+    /// The binary under test; `None` for the bare link, and in virtual time, which runs the linked
+    /// core.
     pub rove: Option<&'a Binary>,
-    /// Of how many stories what passed was written to files.
+    /// The number of runs whose packets were written to files.
     pub captured: Cell<u32>,
-    /// Tells people what goes on.
+    /// Reports progress to people.
     pub tell: &'a dyn Fn(&str),
 }
 
 impl<'a> Stage<'a> {
-    /// In virtual time, where nobody is told of what goes on.
+    /// In virtual time, without reports of progress.
     pub(super) fn quiet(seed: u64, settings: &'a Settings, grid: Grid) -> Self {
         let (entered, rove, captured) = (None, None, Cell::new(0));
         Self { seed, settings, grid, entered, rove, captured, tell: &|_| {} }
     }
 }
 
-/// A story. What it brings to light goes into the outcome as it comes, so that what was measured
-/// before trouble is kept.
+/// A run. It adds its results to the outcome as they come, so that they are kept if it fails.
 pub(super) type Story<'a> = &'a mut dyn FnMut(&mut dyn Ground, &mut Outcome) -> Result<(), Trouble>;
 
 impl Stage<'_> {
@@ -60,22 +59,22 @@ impl Stage<'_> {
         Load::named(self.settings.text("busy"))
     }
 
-    /// True when the mechanism is to be broken on purpose: the run must fail.
+    /// Whether the mechanism is broken on purpose, so that the run must fail.
     pub fn control(&self) -> bool {
         self.settings.flag("control")
     }
 
-    /// The heuristic that the tunnel is to go without.
+    /// The heuristic that the tunnel leaves out.
     fn without(&self) -> Option<&'static str> {
         let word = self.settings.text("without");
         Heuristic::NAMES.iter().copied().find(|name| *name == word)
     }
 
-    /// Tells a story in networks like `terrain`: on hosts, with Rove as the README deploys it, or
-    /// in virtual time.
+    /// Runs in networks like `terrain`: on hosts, with Rove as the README deploys it, or in virtual
+    /// time.
     ///
     /// # Errors
-    /// What kept it from being told. That what is under test breaks down is no error.
+    /// The reason why it could not run. A failure of the program under test is no error.
     pub(super) fn on_ground(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Outcome> {
         match self.entered {
             Some(entered) => {
@@ -86,7 +85,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Tells a story on hosts, over what `deploy` puts there.
+    /// Runs on hosts, over the deployment that `deploy` makes.
     ///
     /// # Errors
     /// As above.
@@ -114,9 +113,8 @@ impl Stage<'_> {
         Ok(outcome)
     }
 
-    /// Tells a story in virtual time, to clients that know of these streams from their next start
-    /// on, over a tunnel whose ends hold open connections like this, and a session for so many
-    /// seconds without a word.
+    /// Runs in virtual time. Clients know these streams from their next start on. The tunnel ends
+    /// treat open connections like this, and keep a silent session for this many seconds.
     ///
     /// # Errors
     /// As above.
@@ -157,8 +155,8 @@ impl Stage<'_> {
         Ok(outcome)
     }
 
-    /// Writes what passed the client's end of connections in this story to a file, and what passed
-    /// the server's to another beside it.
+    /// Writes the packets at the client's end of this run's connections to a file, and those at the
+    /// server's end to another beside it.
     fn write_captured(&self, path: &Path, journey: &Journey) -> anyhow::Result<()> {
         let Some([client, server]) = journey.captured() else { return Ok(()) };
         self.captured.update(|stories| stories + 1);
@@ -173,8 +171,8 @@ impl Stage<'_> {
     }
 }
 
-/// A path with the seed and the number of the story before its extension: a scenario may tell many,
-/// and several seeds at once.
+/// A path with the seed and the number of the run before its extension: a scenario may have many
+/// runs, and several seeds at once.
 fn numbered(path: &Path, seed: u64, story: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!("-{seed}-{story}"));
@@ -185,7 +183,7 @@ fn numbered(path: &Path, seed: u64, story: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// What broke down of what is under test, if anything did.
+/// What failed in the program under test, if anything.
 fn what_broke(told: Result<(), Trouble>) -> anyhow::Result<Option<String>> {
     match told {
         Ok(()) => Ok(None),

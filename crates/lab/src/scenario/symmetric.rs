@@ -1,14 +1,14 @@
-//! `symmetric`: one connection over two links of 10 Mbit/s (Figures 3.5 and 3.6 of
-//! Lukaszewski's thesis).
+//! `symmetric`: one connection over two links of 10 Mbit/s (Figures 3.5 and 3.6 of Lukaszewski's
+//! thesis).
 //!
-//! The thesis' round trip of 0 is told with 1 ms: no link is shorter than its serialiser takes for
-//! a packet.
+//! The thesis' round trip of 0 is 1 ms here: no link is shorter than the time that its serialiser
+//! takes for a packet.
 //!
-//! What the thesis compares (Figures 3.5, 3.6, 4.1 and 4.6) stands in each row of a TCP connection,
-//! measured in the same run: both links together beside one of them over UDP and over TCP, and
-//! beside MPTCP over both; with `compare=openvpn` also OpenVPN by these three. A column ends in
-//! `_mbps` or, for the time until the bytes of the thesis' file had come, in `_file_s`; `times_`
-//! is how often both links have as much. `paper` holds what others measured of the same.
+//! Each row of a TCP connection has the comparisons of the thesis (Figures 3.5, 3.6, 4.1 and 4.6),
+//! from the same run: both links together, one of them over UDP and over TCP, and MPTCP over both;
+//! with `compare=openvpn` also OpenVPN in these three ways. A column ends in `_mbps`, or in
+//! `_file_s` for the time of the thesis' file. `times_` is the ratio to both links together.
+//! `paper` has the figures of others.
 
 use super::links::{
     self, ASSIST, COMPARE, CONGESTION, Carried, Cells, FILE, FLOW, GRID, Link, MODE, Pair,
@@ -22,22 +22,22 @@ use super::{About, Key, Outcome, Scenario, Stage};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
-/// The share of the sum that must be there.
+/// The least share of the sum.
 pub(super) const SHARE_OF_SUM_MIN: f64 = 0.95;
 
-/// What others have carried of the thesis' file: for each round trip, loss by loss.
+/// Figures of others with the thesis' file: for each round trip, loss by loss.
 const GRID_OF_OTHERS: [&str; 6] = ["20/0", "20/0.5", "20/1", "60/0", "60/0.5", "60/1"];
 /// The unit of all of them.
 const MBPS: &str = "Mbit/s";
-/// Who has most of it, in Mbit/s: mqvpn where it ends each connection, in its hybrid lane.
+/// The best of them, in Mbit/s: mqvpn in its hybrid mode, where it ends each connection.
 const HYBRID_MBPS: [f64; 6] = [18.5, 17.6, 17.1, 17.9, 15.6, 17.2];
-/// What of that there must be in 30 s, without losses and with them.
+/// The least part of that in 30 s, without losses and with them.
 const OF_HYBRID: [Column; 2] = [
     Column { name: "of_mqvpn_hybrid", least: "of_mqvpn_hybrid_min", floor: 0.98 },
     Column { name: "of_mqvpn_hybrid_lossy", least: "of_mqvpn_hybrid_lossy_min", floor: 1.0 },
 ];
 
-/// A column, the key of its least, and what that must be.
+/// A column, the key of its least value, and the limit.
 struct Column {
     name: &'static str,
     least: &'static str,
@@ -49,7 +49,7 @@ const OVER_ONE: &str = "over_one_link_min";
 /// The smallest goodput by MPTCP over that by TCP, of the cells with loss.
 const MPTCP_OVER_TCP: &str = "mptcp_over_tcp_min";
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &Key::with::<{ links::KEYS_OF_ALL.len() + 4 }>(
     links::KEYS_OF_ALL,
     &[
@@ -150,8 +150,7 @@ impl Scenario for Symmetric {
     }
 }
 
-/// Holds each cell of which mqvpn's figure is known against it, and asks for enough if it is told
-/// to.
+/// Compares each cell with mqvpn's figure, if there is one, and adds the limit if it is selected.
 fn beside_hybrid(outcome: &mut Outcome, is_asked: bool) {
     let Some(Value::Array(rows)) = outcome.measured.get_mut(TABLE) else { return };
     for row in rows.iter_mut().filter_map(Value::as_object_mut) {
@@ -172,7 +171,7 @@ fn beside_hybrid(outcome: &mut Outcome, is_asked: bool) {
     }
 }
 
-/// Measures the gain over one link, and that of MPTCP over TCP, from the compared columns.
+/// The gain over one link, and that of MPTCP over TCP, from the compared columns.
 fn over_one_link(outcome: &mut Outcome) {
     let rows = outcome.measured.get(TABLE).and_then(Value::as_array).cloned().unwrap_or_default();
     match least(&rows, "times_udp_one_link") {
@@ -197,7 +196,7 @@ fn mptcp_times(row: &Value) -> Value {
     json!({MPTCP_OVER_TCP: figure(times)})
 }
 
-/// What mqvpn carries in the cell of which a row says this: a download by CUBIC.
+/// The rate of mqvpn in the cell of a row: a download with CUBIC.
 fn hybrid_mbps<'a>(says: impl Fn(&str) -> Option<&'a str>) -> Option<f64> {
     let is_known = says("to") == Some("client") && says("flow") == Some("tcp");
     let loss = says("loss").filter(|_| is_known && says("cc") == Some("cubic"))?;

@@ -1,4 +1,4 @@
-//! The place where most stories happen: a client that moves, a gateway, and a server behind it.
+//! The testbed of most scenarios: a client that moves, a gateway, and a server behind it.
 //!
 //! ```text
 //!  client            access networks                         gateway            server
@@ -7,11 +7,11 @@
 //!  wwan0 --- mobile 100.64.0.0/24 ----+-- services 198.18.0.0/24                       10.20.0.3
 //!   eth0 --- beside 100.64.1.0/24 ----+
 //! ```
-//! What is beside the first two cards is there only where a story wants it, up to three times. The
-//! access networks are emulated; the cable between gateway and server is the kernel's (veth)
-//! and costs nothing. The server has two addresses: a tunnel carries the first, the second is
-//! always reached without it, over the very same links, so both can be measured in one run. The
-//! Internet does not know the first: a tunnel that is gone must not look like one that is fast.
+//! The links beside the first two interfaces, up to three, exist only if a scenario asks for them.
+//! The access networks are emulated. The cable between gateway and server is the kernel's (veth)
+//! and costs nothing. The server has two addresses on the same links, so that one run can measure
+//! both: a tunnel carries the first, and the second is always reached without it. The Internet does
+//! not know the first, because a missing tunnel must not look like a fast one.
 
 mod connections;
 mod crowd;
@@ -46,9 +46,9 @@ const ECHO_PORT: u16 = 7;
 /// Port of the steady flow.
 const FLOW_PORT: u16 = 9;
 
-/// The gateway's card towards the Internet.
+/// The gateway's interface towards the Internet.
 const GATEWAY_CARD: &str = "eth0";
-/// Metric of the default route over the first card; that of a spare is higher.
+/// Metric of the default route on the first interface; that of a spare is higher.
 const METRIC: u32 = 100;
 
 /// Client, gateway and server, with the server's programs running.
@@ -56,69 +56,69 @@ const METRIC: u32 = 100;
 pub struct Testbed {
     /// Hosts and links.
     pub network: Network,
-    /// The one that moves.
+    /// The host that moves.
     pub client: HostId,
-    /// The one between the Internet and the server.
+    /// The host between the Internet and the server.
     pub gateway: HostId,
-    /// The one with the files.
+    /// The host with the files.
     pub server: HostId,
-    /// The client's cards: the first goes between home and café, the second knows the mobile
-    /// network; then those of the links beside, each plugged into its own network for good.
+    /// The client's interfaces. The first moves between home and café, the second is on the mobile
+    /// network; those of the links beside follow, each on its own network for good.
     pub cards: Vec<CardId>,
-    /// What the client is to make of them.
+    /// How it uses several links.
     pub mode: Mode,
-    /// How it is to choose among those that carry together.
+    /// Its scheduler.
     pub scheduler: &'static str,
-    /// What is to carry its datagrams.
+    /// Its transport.
     pub transport: &'static str,
-    /// Whether it is told that talks which are no voice are wanted early.
+    /// Whether its configuration asks for low latency for calls that are not RTP.
     pub early: bool,
-    /// What it is told of the server's addresses.
+    /// Its priorities of the server's addresses.
     pub levels: &'static [(u8, u8)],
-    /// Which paths are to carry together.
+    /// The paths in use.
     pub spread: Spread,
-    /// What both ends are to assist.
+    /// Local acknowledgement of both ends.
     assist: Assist,
-    /// The one with the proxy and the names.
+    /// The host with the proxy and the name server.
     services: HostId,
-    /// The gateway's card.
+    /// The gateway's interface.
     pub uplink: CardId,
-    /// Where the client begins, and whether that is behind a NAT box.
+    /// The client's first network, with or without a NAT.
     home: AccessId,
     home_site: Site,
-    /// Where it goes.
+    /// The network that it moves to.
     cafe: AccessId,
     mobile: AccessId,
     beside: Vec<AccessId>,
-    /// The other clients, which stay where they are.
+    /// Further clients, which do not move.
     crowd: Vec<Member>,
     /// The gateway's network.
     hosting: AccessId,
     family: Family,
-    /// The card in use: 0 or 1.
+    /// The interface in use: 0 or 1.
     in_use: usize,
-    /// Whether the first card is at the café.
+    /// Whether the first interface is at the café.
     away: bool,
-    /// How often a card was plugged in.
+    /// How often an interface was connected.
     plugs: u32,
-    /// The addresses of the gateway's that are announced.
+    /// The gateway's announced addresses.
     gateway_addresses: Vec<IpNet>,
-    /// The one that was retired last.
+    /// The one that was removed last.
     gateway_before: Option<IpNet>,
-    /// Those that it has, and that its name stands for.
+    /// Its present addresses, to which its name resolves.
     gateway_now: Vec<IpNet>,
     /// Whether it has a name, and whether the name follows it.
     named: bool,
     stale: bool,
     /// How often the gateway has moved.
     gateway_moves: u32,
-    /// How often the NAT box was restarted.
+    /// How often the NAT was restarted.
     reboots: u8,
     /// How often connections were opened.
     connections: u16,
-    /// The metrics of the cards' default routes.
+    /// The metrics of the interfaces' default routes.
     metrics: [u32; 2],
-    /// The addresses of the cards that were plugged in.
+    /// The addresses of the connected interfaces.
     addresses: [Option<IpAddr>; 2],
     lab: PathBuf,
     servers: Vec<Process>,
@@ -130,7 +130,7 @@ impl Testbed {
     /// Builds hosts and links, with the client at home, and starts the server's programs.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// The kernel's refusal.
     pub fn new(
         entered: &Entered,
         terrain: &Terrain,
@@ -209,7 +209,7 @@ impl Testbed {
         testbed.make_known(terrain.known).map(|()| testbed)
     }
 
-    /// Does what it takes for the client to know the gateway so.
+    /// Prepares how the client finds the gateway.
     fn make_known(&mut self, known: Known) -> anyhow::Result<()> {
         match known {
             Known::ByAddress => {}
@@ -230,10 +230,10 @@ impl Testbed {
         host.spawn(program, command)
     }
 
-    /// Begins a download, whose content follows from `seed`, on the client.
+    /// Begins a download on the client; its content follows from `seed`.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn download(&self, seed: u64, download: &Download) -> io::Result<Process> {
         let server = SocketAddr::from((server(download.route), HTTP_PORT));
         let program = match download.by {
@@ -244,10 +244,10 @@ impl Testbed {
         self.start(self.client, program, &[&url])
     }
 
-    /// Begins to call the server from the client, every so often until it answers.
+    /// Begins to call the server from the client, until it answers.
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// If the program cannot be started.
     pub fn reach(&self, limit_ms: u64) -> io::Result<Process> {
         let echo = SocketAddr::from((SERVER, ECHO_PORT)).to_string();
         let options = [&echo, "--limit-ms", &limit_ms.to_string()];
@@ -260,7 +260,7 @@ impl Testbed {
     /// `interval_us` microseconds.
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// If the program cannot be started.
     pub fn ping(&self, route: Route, count: u32, interval_us: u64) -> io::Result<Pinging> {
         let echo = SocketAddr::from((server(route), ECHO_PORT)).to_string();
         let (count_text, interval) = (count.to_string(), interval_us.to_string());
@@ -270,11 +270,11 @@ impl Testbed {
         Ok(Pinging { process, patience })
     }
 
-    /// Lets one end of the tunnel send a steady flow to the other, and waits until that one has
-    /// subscribed to it; none when nobody answered it.
+    /// Makes one end of the tunnel send a steady flow to the other, and waits until that one has
+    /// subscribed to it; `None` if nobody answered.
     ///
     /// # Errors
-    /// When the program fails.
+    /// If the program fails.
     pub fn subscribe(
         &mut self,
         to: Receiver,
@@ -325,10 +325,10 @@ impl Testbed {
         Ok(())
     }
 
-    /// Lets the Internet know the address that tunnels carry, for stories without one.
+    /// Announces the address behind the tunnel to the Internet, for runs without a tunnel.
     ///
     /// # Errors
-    /// When the emulator has died.
+    /// If the emulator has died.
     pub fn expose_server(&self) -> io::Result<()> {
         self.network.route_to(IpNet::from(IpAddr::from(SERVER)), self.hosting)
     }
@@ -338,7 +338,7 @@ impl Testbed {
         self.family.gateway()
     }
 
-    /// All addresses by which the gateway is known.
+    /// All addresses of the gateway.
     pub fn gateway_addresses(&self) -> Vec<IpAddr> {
         let mut all = self.family.gateways();
         let others = self.gateway_addresses.iter().map(IpNet::addr);
@@ -346,12 +346,12 @@ impl Testbed {
         all
     }
 
-    /// What both ends are to assist, where that makes a difference: where links carry together.
+    /// Local acknowledgement of both ends, where it makes a difference: in mode `full`.
     pub fn assists(&self) -> Option<Assist> {
         (self.mode == Mode::Full).then_some(self.assist)
     }
 
-    /// The name by which the gateway is known, if it has one.
+    /// The gateway's name, if it has one.
     pub const fn gateway_name(&self) -> Option<&'static str> {
         if self.named { Some(GATEWAY_NAME) } else { None }
     }
@@ -376,7 +376,7 @@ impl Testbed {
     }
 }
 
-/// Waits until a subscriber was answered; `None` when nobody answered it.
+/// Waits until a subscriber was answered; `None` if nobody answered.
 fn accepted(mut subscriber: Process) -> io::Result<Option<Process>> {
     let answered = subscriber.line_where(START, |line| match report(line)? {
         Report::Ready => Some(true),
@@ -397,7 +397,7 @@ fn accepted(mut subscriber: Process) -> io::Result<Option<Process>> {
     Ok(answered.then_some(subscriber))
 }
 
-/// Round trips that are being measured.
+/// Round trips in progress.
 #[derive(Debug)]
 pub struct Pinging {
     process: Process,
@@ -416,12 +416,12 @@ impl Pinging {
     }
 }
 
-/// The address that the gateway is known by at first.
+/// The gateway's first addresses.
 fn first_address(family: Family) -> Vec<IpNet> {
     Site::DataCentre.host(family, 0).into_iter().take(1).collect()
 }
 
-/// The address of the server that is reached this way.
+/// The server's address on this route.
 const fn server(route: Route) -> Ipv4Addr {
     match route {
         Route::Tunnelled => SERVER,
@@ -429,7 +429,7 @@ const fn server(route: Route) -> Ipv4Addr {
     }
 }
 
-/// The address of this number of the server that tunnels carry to.
+/// The server's address of this number behind the tunnel.
 pub const fn server_numbered(number: u8) -> Ipv4Addr {
     match number {
         0 => SERVER,

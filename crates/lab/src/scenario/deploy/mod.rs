@@ -1,4 +1,4 @@
-//! What carries the traffic: nothing but the link, Rove, or something to compare it with.
+//! The carrier of the traffic: only the link, Rove, or another program for comparison.
 
 mod mptcp;
 mod openvpn;
@@ -14,10 +14,10 @@ pub use rove::{Hold, Rove, Setup, Streams};
 use std::io;
 use std::net::IpAddr;
 
-/// What carries the traffic to the server's first address. It is torn down on drop.
+/// The carrier of traffic to the server's first address. It is removed on drop.
 #[derive(Debug)]
 pub enum Deployment {
-    /// Nothing but the link.
+    /// Only the link.
     Bare,
     /// A Rove gateway and a Rove client.
     Rove(Box<Rove>),
@@ -28,9 +28,9 @@ pub enum Deployment {
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// In the middle of whatever it does.
+    /// By a signal that it cannot handle.
     Killed,
-    /// In its own time.
+    /// By a request.
     Asked,
 }
 
@@ -38,7 +38,7 @@ impl Deployment {
     /// Deploys a binary, or nothing.
     ///
     /// # Errors
-    /// What a command answered, if it is not success; a tunnel that does not carry in time.
+    /// The output of a command that failed; a tunnel that does not carry in time.
     pub fn start(testbed: &Testbed, rove: Option<&Binary>) -> anyhow::Result<Self> {
         match rove {
             None => {
@@ -51,7 +51,7 @@ impl Deployment {
         }
     }
 
-    /// Deploys a binary that is configured like this; the bare link needs nothing.
+    /// Deploys a binary with this configuration; the bare link needs none.
     ///
     /// # Errors
     /// As for [`Self::start`].
@@ -66,27 +66,26 @@ impl Deployment {
         }
     }
 
-    /// The same with a binary that is to carry by MPTCP, which it is if there is a sub-flow by
-    /// each link.
+    /// The same with a binary that uses MPTCP, as soon as there is a sub-flow on each link.
     ///
     /// # Errors
-    /// As above, and when there is none.
+    /// As above, and if there is none.
     pub fn start_by_mptcp(testbed: &Testbed, rove: Option<&Binary>) -> anyhow::Result<Self> {
         let started = Self::start(testbed, rove)?;
         mptcp::await_subflows(testbed)?;
         Ok(started)
     }
 
-    /// Deploys OpenVPN, whose datagrams this carries.
+    /// Deploys OpenVPN over this transport.
     ///
     /// # Errors
-    /// What went wrong; whether it is installed says [`openvpn_installed`].
+    /// What went wrong; [`openvpn_installed`] tells whether it is installed.
     pub fn start_openvpn(testbed: &Testbed, by: By) -> anyhow::Result<Self> {
         Ok(Self::OpenVpn(Box::new(OpenVpn::start(testbed, by)?)))
     }
 
-    /// How a move of the client looks to it: a bare connection cannot survive another address, so
-    /// under it the address follows the client, as no network does.
+    /// How a move of the client appears to this carrier. A bare connection cannot survive another
+    /// address, so the address follows the client, as no network does.
     pub const fn on_move(&self) -> Address {
         match self {
             Self::Bare => Address::Follows,
@@ -116,10 +115,10 @@ impl Deployment {
         }
     }
 
-    /// Tells the gateway, and through it every client, that it is reached at another address.
+    /// Makes the gateway announce another address to every client.
     ///
     /// # Errors
-    /// What it answered.
+    /// Its answer.
     pub fn move_gateway(&self, testbed: &Testbed, address: IpAddr) -> anyhow::Result<()> {
         match self {
             Self::Rove(rove) => rove.move_gateway(testbed, address),
@@ -127,11 +126,10 @@ impl Deployment {
         }
     }
 
-    /// Processor time that the gateway's process has taken so far, in nanoseconds. `None` where
-    /// there is none.
+    /// Processor time of the gateway's process so far, in nanoseconds. `None` if there is none.
     ///
     /// # Errors
-    /// When it has ended.
+    /// If it has ended.
     pub fn gateway_cpu_ns(&self) -> io::Result<Option<u64>> {
         match self {
             Self::Bare | Self::OpenVpn(_) => Ok(None),
@@ -139,11 +137,11 @@ impl Deployment {
         }
     }
 
-    /// Whether the client says that the link of its first card carries: that a path over it is in
-    /// use and its session carries. `None` where nobody can be asked.
+    /// Whether the client reports that the link of its first interface carries: a path over it is
+    /// in use and its session carries. `None` if there is no client to ask.
     ///
     /// # Errors
-    /// When the client does not answer.
+    /// If the client does not answer.
     pub fn says_carries(&self, testbed: &Testbed) -> anyhow::Result<Option<bool>> {
         match self {
             Self::Bare | Self::OpenVpn(_) => Ok(None),
@@ -162,10 +160,10 @@ impl Deployment {
         }
     }
 
-    /// What the client says that its data goes by. `None` where nobody can be asked, or by nothing.
+    /// The transport that the client reports. `None` if there is no client to ask, or no transport.
     ///
     /// # Errors
-    /// When the client does not answer.
+    /// If the client does not answer.
     pub fn transport(&self, testbed: &Testbed) -> anyhow::Result<Option<Transport>> {
         match self {
             Self::Bare | Self::OpenVpn(_) => Ok(None),
@@ -173,10 +171,10 @@ impl Deployment {
         }
     }
 
-    /// What came to an end of Rove, and what telling the other end of it cost.
+    /// The traffic that arrived at an end of Rove, and the cost of feedback about it.
     ///
     /// # Errors
-    /// When that end does not answer.
+    /// If that end does not answer.
     pub fn reported(&self, testbed: &Testbed, at: Receiver) -> anyhow::Result<Vec<Reported>> {
         match self {
             Self::Bare | Self::OpenVpn(_) => Ok(Vec::new()),
@@ -184,7 +182,7 @@ impl Deployment {
         }
     }
 
-    /// Puts the client's process to sleep, as its machine does, or wakes it up.
+    /// Suspends the client's process, as its machine does, or resumes it.
     pub fn pause_client(&self, paused: bool) {
         match self {
             Self::Bare => {}
@@ -193,10 +191,10 @@ impl Deployment {
         }
     }
 
-    /// Bytes that both ends hold on behalf of others. `None` where nobody holds any.
+    /// Bytes that both ends keep for connections. `None` if neither does.
     ///
     /// # Errors
-    /// When an end does not answer.
+    /// If an end does not answer.
     pub fn held_bytes(&self, testbed: &Testbed) -> anyhow::Result<Option<u64>> {
         match self {
             Self::Bare | Self::OpenVpn(_) => Ok(None),
@@ -204,10 +202,10 @@ impl Deployment {
         }
     }
 
-    /// Notices that a part of it has ended.
+    /// Fails if a part of it has ended.
     ///
     /// # Errors
-    /// With the last words of what has died.
+    /// With its last output.
     pub fn check(&mut self) -> anyhow::Result<()> {
         let processes: Vec<&mut Process> = match self {
             Self::Bare => return Ok(()),

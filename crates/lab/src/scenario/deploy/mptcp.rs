@@ -1,5 +1,5 @@
-//! The kernel's MPTCP between client and gateway: what it is told for programs that know nothing of
-//! it, and whether it does what is expected of it.
+//! The kernel's MPTCP between client and gateway, for programs that do not know it: its settings,
+//! and a check that it works.
 
 use super::super::testbed::Testbed;
 use crate::netns::Host;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 /// How long a command may take.
 const COMMAND: Duration = Duration::from_secs(10);
-/// How long it may take until there is a sub-flow by each link, where some are lost.
+/// The longest time until there is a sub-flow on each link, if some are lost.
 const JOINING: Duration = Duration::from_secs(10);
-/// The line of the kernel's counters, and the one of answers to who opens a sub-flow.
+/// The line of the kernel's counters, and the counter of accepted sub-flows.
 const COUNTERS: &str = "MPTcpExt:";
 const JOINED: &str = "MPJoinSynAckRx";
 
-/// Tells both kernels that a connection has one sub-flow by each of the client's links: the first
-/// goes where the routes lead, and the others are named.
+/// Configures both kernels so that a connection has one sub-flow on each of the client's links: the
+/// first follows the routes, and the others are endpoints.
 pub(super) fn spread(testbed: &Testbed) -> anyhow::Result<()> {
     let [client, gateway] = [testbed.client, testbed.gateway].map(|it| testbed.network.host(it));
     let beside = testbed.beside();
@@ -29,7 +29,7 @@ pub(super) fn spread(testbed: &Testbed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the client has a sub-flow by each link: a connection without is nothing but TCP.
+/// Waits until the client has a sub-flow on each link: without them it is a plain TCP connection.
 pub(super) fn await_subflows(testbed: &Testbed) -> anyhow::Result<()> {
     let client = testbed.network.host(testbed.client);
     let wanted = testbed.beside().len() as u64;
@@ -49,8 +49,8 @@ pub(super) fn await_subflows(testbed: &Testbed) -> anyhow::Result<()> {
     }
 }
 
-/// How many sub-flows beside a first were opened, by the kernel's counters: a line of their names,
-/// and then one of what was counted.
+/// The number of sub-flows beside the first, by the kernel's counters: a line of their names, and
+/// then a line of their values.
 fn joined(counters: &str) -> Option<u64> {
     let mut lines = counters.lines().filter_map(|line| line.strip_prefix(COUNTERS));
     let (names, counted) = (lines.next()?, lines.next()?);

@@ -1,7 +1,7 @@
 //! OpenVPN 2.6 as its manual deploys it: TLS, one server, one client, certificates by fingerprint.
 //!
-//! Its datagrams go by UDP, by TCP, or by MPTCP, of which it knows nothing: `mptcpize` makes its
-//! sockets so, and the kernels are told of the client's links.
+//! Its datagrams use UDP, TCP, or MPTCP without its knowledge: `mptcpize` makes its sockets MPTCP,
+//! and the kernels get the client's links as endpoints.
 
 use super::super::addresses::SERVER;
 use super::super::testbed::Testbed;
@@ -14,18 +14,18 @@ use std::time::Duration;
 
 /// Port of the server.
 const PORT: u16 = 1_194;
-/// How long either end may take until it has said that it is ready.
+/// The longest time until either end reports that it is ready.
 const START: Duration = Duration::from_secs(30);
-/// What it says then.
+/// The report.
 const READY: &str = "Initialization Sequence Completed";
-/// What both ends are told that is no matter of addresses and keys. Without a kernel module it
-/// seals in its own process, as on most machines.
+/// Options of both ends besides addresses and keys. Without a kernel module it seals in its own
+/// process, as on most machines.
 const OPTIONS: &[&str] =
     &["--dev", "tun", "--verb", "3", "--disable-dco", "--data-ciphers", "AES-256-GCM"];
-/// What the server is told beside.
+/// Further options of the server.
 const SERVER_OPTIONS: &[&str] =
     &["--topology", "subnet", "--dh", "none", "--keepalive", "10", "60"];
-/// What makes the sockets of a program those of MPTCP.
+/// The command that makes a program's sockets MPTCP.
 const MPTCPIZE: &[&str] = &["mptcpize", "run"];
 
 /// The processes of a deployed OpenVPN.
@@ -35,21 +35,21 @@ pub struct OpenVpn {
     pub(super) server: Process,
 }
 
-/// What carries OpenVPN's datagrams.
+/// The transport of OpenVPN's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// UDP.
     Udp,
     /// One TCP connection.
     Tcp,
-    /// One connection of MPTCP, with a sub-flow by each of the client's links.
+    /// One connection of MPTCP, with a sub-flow on each of the client's links.
     Mptcp,
 }
 
-/// The version of OpenVPN that can be compared with here.
+/// The version of the installed OpenVPN.
 ///
 /// # Errors
-/// Why there is none, in words.
+/// Why there is none, as text.
 pub fn installed() -> Result<String, String> {
     let version = Command::new("openvpn").arg("--version").output();
     // It answers with status 1.
@@ -69,7 +69,7 @@ pub fn installed() -> Result<String, String> {
 }
 
 impl By {
-    /// What is told to the server and what to the client, for people to read.
+    /// The options of server and client, as text.
     pub fn options(self) -> String {
         let [server, client] = self.protocols(false);
         let (both, alone) = (OPTIONS.join(" "), SERVER_OPTIONS.join(" "));
@@ -80,7 +80,7 @@ impl By {
         format!("{made}{both}; server --proto {server} {alone}; client --proto {client}")
     }
 
-    /// What the protocol of the server is called, and that of the client.
+    /// The protocol names of the server and the client.
     const fn protocols(self, is_ipv6: bool) -> [&'static str; 2] {
         match (self, is_ipv6) {
             (Self::Udp, false) => ["udp"; 2],
@@ -90,7 +90,7 @@ impl By {
         }
     }
 
-    /// Notices that what it takes beside OpenVPN is missing.
+    /// Fails if anything that it needs beside OpenVPN is missing.
     fn check(self) -> anyhow::Result<()> {
         let is_there = self != Self::Mptcp || Command::new(MPTCPIZE[0]).arg("-V").output().is_ok();
         anyhow::ensure!(is_there, "mptcpize, which makes OpenVPN's sockets MPTCP's, is missing");
@@ -99,8 +99,8 @@ impl By {
 }
 
 impl OpenVpn {
-    /// Starts server and client and waits until both are ready, and until there is a sub-flow by
-    /// each link where there should be.
+    /// Starts server and client and waits until both are ready, and until there is a sub-flow on
+    /// each link with MPTCP.
     pub(super) fn start(testbed: &Testbed, by: By) -> anyhow::Result<Self> {
         by.check()?;
         let gateway = testbed.network.host(testbed.gateway);
@@ -146,8 +146,7 @@ fn await_ready(process: &mut Process) -> anyhow::Result<()> {
     Ok(process.line_where(START, |line| line.contains(READY).then_some(()))?)
 }
 
-/// Makes a key and a self-signed certificate, and returns the fingerprint that the other end is
-/// told.
+/// Makes a key and a self-signed certificate, and returns the fingerprint for the other end.
 fn make_certificate(directory: &Path, name: &str) -> anyhow::Result<String> {
     let (certificate, key) = (format!("{name}.crt"), format!("{name}.key"));
     let subject = format!("/CN={name}");

@@ -26,11 +26,11 @@ const COMMAND: Duration = Duration::from_secs(10);
 const GATEWAY_START: Duration = Duration::from_secs(10);
 /// How long the tunnel may take to carry.
 const TUNNEL_START: Duration = Duration::from_secs(30);
-/// The card of the client's that goes from network to network.
+/// The client's interface that moves from network to network.
 const FIRST_CARD: &str = "wlan0";
-/// What the client's peer is called at the gateway.
+/// The client's name at the gateway.
 const PEER: &str = "phone";
-/// What the invite of the clients beside the first is called.
+/// The name of the invite for further clients.
 const CROWD: &str = "crowd";
 /// How many of them enrol at a time.
 const ENROL_AT_ONCE: usize = 8;
@@ -38,30 +38,30 @@ const ENROL_AT_ONCE: usize = 8;
 /// How a Rove is configured for networks without UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
-    /// As it is when nobody says anything.
+    /// The default.
     Usual,
-    /// The gateway takes them on port 443 as well, as the README has it; the client knows a proxy,
-    /// if it is given one.
+    /// The gateway accepts streams on port 443 as well, as in the README; the client has a proxy,
+    /// if one is given.
     On443(Option<SocketAddr>),
-    /// The client does without.
+    /// The client uses none.
     Off,
 }
 
-/// What a Rove does with open connections while no path carries.
+/// How a Rove treats open connections while no path carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hold {
-    /// Whatever it does when nobody says anything.
+    /// The default.
     #[default]
     Usual,
-    /// It keeps and acknowledges what is outstanding.
+    /// It keeps and acknowledges outstanding data.
     Held,
-    /// It keeps one segment of each, and sends that again.
+    /// It keeps one segment of each connection, and sends it again.
     Reinjected,
-    /// Nothing: the ends of the connections are on their own.
+    /// It does nothing.
     Off,
 }
 
-/// How a Rove is configured, where that differs from the README.
+/// The configuration of a Rove, where it differs from the README.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// For networks without UDP.
@@ -77,7 +77,7 @@ impl Default for Setup {
 }
 
 impl Hold {
-    /// The same for a core without a configuration around it.
+    /// The same for a core without a configuration.
     pub const fn in_core(self) -> world::Hold {
         match self {
             Self::Usual | Self::Held => world::Hold::Full,
@@ -86,7 +86,7 @@ impl Hold {
         }
     }
 
-    /// Its word in the configuration of either end; none where none is written.
+    /// Its value in the configuration of either end; `None` for the default.
     const fn word(self) -> Option<&'static str> {
         match self {
             Self::Usual => None,
@@ -96,8 +96,7 @@ impl Hold {
         }
     }
 
-    /// The section that stands for it in a configuration file, with what is assisted, where that is
-    /// said.
+    /// Its section in a configuration file, with local acknowledgement, if that is set.
     fn section(self, assist: Option<Assist>) -> Option<String> {
         let hold = self.word().map(|word| format!("hold = \"{word}\"\n"));
         let assist = assist.map(|assist| match assist {
@@ -112,7 +111,7 @@ impl Hold {
 /// The processes of a deployed Rove.
 #[derive(Debug)]
 pub struct Rove {
-    /// Torn down first.
+    /// Removed first.
     pub(super) client: Process,
     /// The clients beside the first.
     crowd: Vec<Process>,
@@ -122,7 +121,7 @@ pub struct Rove {
 }
 
 impl Rove {
-    /// Deploys as the README tells: a gateway, an invite, a client.
+    /// Deploys as in the README: a gateway, an invite, a client.
     pub(super) fn start(testbed: &Testbed, binary: &Binary, setup: &Setup) -> anyhow::Result<Self> {
         let Setup { streams, hold } = setup;
         let host = testbed.network.host(testbed.gateway);
@@ -159,7 +158,7 @@ impl Rove {
         [&mut self.gateway, &mut self.client].into_iter().chain(&mut self.crowd)
     }
 
-    /// Moves the gateway as a person does.
+    /// Moves the gateway by its command.
     pub(super) fn move_gateway(&self, testbed: &Testbed, address: IpAddr) -> anyhow::Result<()> {
         let gateway = Commands::of(testbed.network.host(testbed.gateway), &self.binary);
         let endpoint = SocketAddr::new(address, PORT).to_string();
@@ -185,7 +184,7 @@ impl Rove {
         Ok(started_ns)
     }
 
-    /// What the client says that its data goes by.
+    /// The transport that the client reports.
     pub(super) fn transport(&self, testbed: &Testbed) -> anyhow::Result<Option<Transport>> {
         let client = Commands::of(testbed.network.host(testbed.client), &self.binary);
         let paths: Value = serde_json::from_str(&client.run(&["paths", "--json"])?.concat())?;
@@ -199,8 +198,8 @@ impl Rove {
         }
     }
 
-    /// What came to the client by each of its paths, or to the gateway by all of the client's, and
-    /// what was said of that.
+    /// The traffic that arrived at the client on each of its paths, or at the gateway on all of the
+    /// client's, and the feedback about it.
     pub(super) fn reported(
         &self,
         testbed: &Testbed,
@@ -221,7 +220,7 @@ impl Rove {
                 path: one["id"].as_u64().unwrap_or_default(),
                 came_bytes: number("rx_bytes")?,
                 left_bytes: number("tx_bytes")?,
-                // The gateway says it of no session.
+                // The gateway does not report it.
                 left_again: one["retransmitted"].as_u64().unwrap_or_default(),
                 feedback_bytes: number("feedback_bytes")? + number("feedback_datagrams")? * headers,
                 fallback_ns: one["fallback"]["for_ms"].as_u64().map(|ms| ms * MS),
@@ -231,8 +230,7 @@ impl Rove {
         all.as_array().map(Vec::as_slice).unwrap_or_default().iter().map(of).collect()
     }
 
-    /// What both ends say that they hold; nothing where they were told to hold nothing, or nobody
-    /// told them what to hold.
+    /// The bytes that both ends report to keep; `None` if they keep nothing, or by default.
     pub(super) fn held_bytes(&self, testbed: &Testbed) -> anyhow::Result<Option<u64>> {
         match self.hold {
             Hold::Usual | Hold::Off => return Ok(None),
@@ -251,11 +249,11 @@ impl Rove {
         Ok(Some(all))
     }
 
-    /// Starts it again, and waits until it says that it is ready, in the words of sd_notify(3).
+    /// Starts it again, and waits until it reports that it is ready (sd_notify(3)).
     pub(super) fn start_gateway(&mut self, testbed: &Testbed) -> anyhow::Result<()> {
         let host = testbed.network.host(testbed.gateway);
         let path = host.directory().join("ready");
-        // There is none yet, or it was there the last time.
+        // There is none yet, or it is from an earlier start.
         let _ = std::fs::remove_file(&path);
         let ready = UnixDatagram::bind(&path).context("cannot listen for the gateway")?;
         ready.set_read_timeout(Some(GATEWAY_START))?;
@@ -270,8 +268,8 @@ impl Rove {
         }
     }
 
-    /// Whether the client says that its first card carries, in either of the commands by which
-    /// people ask.
+    /// Whether the client reports that its first interface carries, in either of the commands for
+    /// people.
     pub(super) fn says_carries(&self, testbed: &Testbed) -> anyhow::Result<bool> {
         let client = Commands::of(testbed.network.host(testbed.client), &self.binary);
         let status: Value = serde_json::from_str(&client.run(&["status", "--json"])?.concat())?;
@@ -312,13 +310,13 @@ fn start_crowd(
     Ok(all)
 }
 
-/// Waits for the one line by which a client says that its tunnel carries.
+/// Waits for the line with which a client reports that its tunnel carries.
 fn await_carrying(up: &mut Process) -> anyhow::Result<()> {
     up.line_where(TUNNEL_START, |line| (!line.trim().is_empty()).then_some(()))
         .context("the tunnel does not carry")
 }
 
-/// What the client is told of destinations, if it is told anything.
+/// The section about low latency and priorities, if there is any.
 fn qos_section(testbed: &Testbed) -> Option<String> {
     let early = format!("low_latency = [\"{SERVER}/32:{}\"]\n", Call::ECHO_PORT);
     let early = testbed.early.then_some(early);
@@ -332,8 +330,7 @@ fn qos_section(testbed: &Testbed) -> Option<String> {
     (!lines.is_empty()).then(|| format!("[qos]\n{lines}"))
 }
 
-/// The section of a client's configuration that says what is made of its links; none where it is
-/// the usual.
+/// The section of a client's configuration about its links; `None` for the default.
 fn section_of(mode: Mode, scheduler: &str, transport: &str, spread: Spread) -> Option<String> {
     let mode = match mode {
         Mode::Single => Some("\"single\"".to_owned()),
@@ -360,7 +357,7 @@ fn section_of(mode: Mode, scheduler: &str, transport: &str, spread: Spread) -> O
     (!lines.is_empty()).then(|| format!("[paths]\n{lines}"))
 }
 
-/// Where the gateway is reached: by its name, or at its addresses.
+/// The gateway's endpoints: its name, or its addresses.
 fn endpoints(testbed: &Testbed) -> Vec<String> {
     if let Some(name) = testbed.gateway_name() {
         return vec![format!("{name}:{PORT}")];
@@ -407,7 +404,7 @@ impl<'a> Commands<'a> {
         Ok(self.host.spawn(&what, command)?)
     }
 
-    /// An invite of this name for so many.
+    /// An invite of this name with this number of uses.
     fn invite(&self, name: &str, uses: usize) -> anyhow::Result<String> {
         let said = self.run(&["gateway", "invite", name, "--uses", &uses.to_string()])?;
         let invite = said.into_iter().find(|line| line.starts_with("rove://"));
@@ -428,13 +425,13 @@ impl<'a> Commands<'a> {
         Ok(command)
     }
 
-    /// The server's way back leads through the gateway anyway, and the server may contact clients.
+    /// The server's packets return through the gateway anyway, and the server may contact clients.
     /// So no scenario needs `nft`.
     fn leave_out_nat(&self) -> anyhow::Result<()> {
         self.edit_gateway("nat = true", "nat = false\nfirewall = false")
     }
 
-    /// Lets the gateway take streams on port 443 as well, as the README tells.
+    /// Makes the gateway accept streams on port 443 as well, as in the README.
     fn take_streams(&self, streams: &Streams) -> anyhow::Result<()> {
         let Streams::On443(_) = streams else { return Ok(()) };
         let line = format!("streams = [\"[::]:{PORT}\", \"[::]:443\"]");
@@ -449,13 +446,13 @@ impl<'a> Commands<'a> {
         std::fs::write(&file, edited).context("cannot write gateway.toml")
     }
 
-    /// Tells the gateway what to do with open connections.
+    /// Configures how the gateway treats open connections.
     fn hold(&self, hold: Hold, assist: Option<Assist>) -> anyhow::Result<()> {
         let Some(section) = hold.section(assist) else { return Ok(()) };
         self.edit_gateway("[persistence]\n", &section)
     }
 
-    /// Writes what the client has to know, where that is anything.
+    /// Writes the client's configuration, if it needs one.
     fn configure_client(&self, setup: &Setup, testbed: &Testbed) -> anyhow::Result<()> {
         let streams = match setup.streams {
             Streams::Usual | Streams::On443(None) => None,
@@ -502,8 +499,8 @@ impl<'a> Commands<'a> {
             if !gateway.is_running() {
                 bail!(gateway.failure("ended"));
             }
-            // Without a gateway that runs, status says so and succeeds: it is asked for what only
-            // a running one knows.
+            // Without a running gateway, status says so and succeeds. So it is asked for a value
+            // that only a running one has.
             let said = self.run(&["gateway", "status", "--json"]).unwrap_or_default().concat();
             let running = serde_json::from_str::<Value>(&said)
                 .is_ok_and(|status| status.get("running") == Some(&Value::Bool(true)));

@@ -1,4 +1,4 @@
-//! A talk between real programs, and the connections and datagrams that are carried beside it.
+//! A call between real programs, and the connections and datagrams beside it.
 
 use super::connections::Pair;
 use super::pour::Pouring;
@@ -9,11 +9,11 @@ use crate::netns::{Captured, Direction, Process};
 use crate::programs::{Report, report};
 use std::time::Duration;
 
-/// How long after its regular end the report on a talk is waited for.
+/// How long after its regular end the report on a call is awaited.
 const REPORT: Duration = Duration::from_secs(10);
 
 impl Hosts {
-    /// Lets client and server talk, and carries connections until they have done.
+    /// Runs a call, and connections until it has ended.
     pub(super) fn talk(
         &mut self,
         call: Call,
@@ -34,7 +34,7 @@ impl Hosts {
         Ok((CallRun { up, down, carriers }, transfers, poured))
     }
 
-    /// How many datagrams of the tunnel left either end that by their length carry one of a talk's.
+    /// Tunnel datagrams from either end that carry one of a call's, by their length.
     fn carriers(&self, captured: &Captures, talk: Talk) -> u64 {
         let headers = self.testbed.family().udp_headers();
         let gateways = self.testbed.gateway_addresses();
@@ -52,7 +52,7 @@ impl Hosts {
     }
 }
 
-/// What an end has heard: nothing where it does not tell, since nobody called it.
+/// The delays at an end; empty if it does not report, because nobody called it.
 fn heard(mut end: Process, call: &Call) -> Vec<Option<u64>> {
     let said = end.line_where(REPORT, |line| {
         if let Report::Heard(heard) = report(line)? { Some(heard.delays_ns) } else { None }

@@ -1,7 +1,7 @@
-//! Connections that are being watched: what their ends tell, and what is done meanwhile.
+//! Connections between real programs: their reports, and the acts meanwhile.
 //!
-//! Decides when a connection has ended: when its receiver has all, or when either end says that it
-//! broke, since the other may never learn of it.
+//! A connection has ended when its receiver has everything, or when either end reports that it
+//! broke, because the other end may never learn of it.
 
 use super::{Hosts, sleep_until};
 use crate::emu::{MS, SECOND};
@@ -12,10 +12,9 @@ use crate::netns::{Process, monotonic_ns};
 use crate::programs::{Carried, Report, report};
 use std::time::Duration;
 
-/// How often the programs are listened to, in nanoseconds. What they tell carries times of its own.
+/// How often the programs' output is read, in nanoseconds. Their reports carry times of their own.
 const LISTEN_NS: u64 = 10 * MS;
-/// How often the ends of the tunnel are asked what they hold while the link is down, in
-/// nanoseconds.
+/// How often the tunnel ends are asked for their kept bytes while the link is down, in nanoseconds.
 const ASK_NS: u64 = SECOND;
 
 impl Hosts {
@@ -57,8 +56,8 @@ impl Hosts {
         Ok(SessionRun { transfer: pair.end().pop().unwrap_or_default(), echoes })
     }
 
-    /// Listens and acts until every connection has ended, but for so many nanoseconds at least,
-    /// and so many at most.
+    /// Reads reports and does acts until every connection has ended, within this least and greatest
+    /// time in nanoseconds.
     pub(super) fn watch(
         &mut self,
         pairs: &mut [Pair],
@@ -75,7 +74,7 @@ impl Hosts {
             if let Some(cue) = script.next_if(|_| monotonic_ns() >= cue_ns) {
                 let moment = self.perform(cue.act)?;
                 down = cue.act.begins_outage();
-                // A client whose machine sleeps cannot be asked, either.
+                // A client on a suspended machine cannot be asked, either.
                 sleeps = cue.act == Act::CloseLid;
                 pairs.iter_mut().for_each(|pair| pair.note(moment));
                 continue;
@@ -88,7 +87,7 @@ impl Hosts {
             pairs.iter_mut().for_each(Pair::listen);
             sleep_until(cue_ns.min(end_ns).min(monotonic_ns() + LISTEN_NS));
         }
-        // What comes next finds the link as it was.
+        // The next run finds the link as it was.
         if let Some(cue) = script.next().filter(|_| down) {
             self.perform(cue.act)?;
         }
@@ -104,13 +103,13 @@ impl Hosts {
 
 /// Two programs and the connections between them.
 pub(super) struct Pair {
-    /// Those that have not said their last word.
+    /// Those that have not ended.
     processes: Vec<Process>,
     connections: Vec<Watched>,
     echoes: Vec<(u64, u64)>,
 }
 
-/// A connection that is being watched.
+/// A connection under watch.
 struct Watched {
     transfer: Transfer,
     /// When the first and the latest byte arrived.
@@ -133,7 +132,7 @@ impl Pair {
         going_on.for_each(|one| one.transfer.moments.push(moment));
     }
 
-    /// Takes all that was said.
+    /// Reads all reports.
     fn listen(&mut self) {
         let (connections, echoes) = (&mut self.connections, &mut self.echoes);
         self.processes.retain(|process| {
@@ -147,7 +146,7 @@ impl Pair {
         });
     }
 
-    /// How its connections went; those that go on are given up.
+    /// The results of its connections; those that continue are given up.
     pub(super) fn end(self) -> Vec<Transfer> {
         self.connections.into_iter().map(Watched::end).collect()
     }
@@ -210,7 +209,7 @@ impl Watched {
         }
     }
 
-    /// An end noticed that it broke; once all has come that is no harm.
+    /// An end noticed that it broke. After all data has arrived that does no harm.
     fn broke(&mut self, at_ns: u64, error: String) {
         if self.ended_ns.is_none() {
             self.ended_ns = Some(at_ns);
@@ -221,7 +220,7 @@ impl Watched {
     fn end(self) -> Transfer {
         let Self { mut transfer, arrived, ended_ns } = self;
         let end_ns = ended_ns.unwrap_or_else(monotonic_ns);
-        // It may have ended before that was heard.
+        // It may have ended before that was read.
         transfer.moments.retain(|moment| moment.began_ns <= end_ns);
         let gaps = enclosed(transfer.start_ns, end_ns, arrived, transfer.gaps);
         Transfer { end_ns, gaps, ..transfer }
@@ -246,7 +245,7 @@ mod tests {
         Report::Broken { connection: 0, at_ns: second * SECOND, error: "timed out".to_owned() }
     }
 
-    /// What comes of these reports, and of an act in second 5, that are heard in this order.
+    /// The result of these reports, and of an act in second 5, in this order.
     fn watched(reports: Vec<Report>) -> Transfer {
         let mut connections = [Watched::new()];
         let opened = Report::Opened { connection: 0, at_ns: SECOND };

@@ -1,4 +1,4 @@
-//! Calling every client at the same time, in the middle of what is done to the gateway.
+//! Calls to every client at the same time, while something is done to the gateway.
 
 use super::{Hosts, finish, request};
 use crate::arrivals::Gap;
@@ -9,13 +9,13 @@ use crate::programs::FlowRequest;
 use anyhow::anyhow;
 use std::iter;
 
-/// How long nobody says anything before the server calls.
+/// Silence before the server calls.
 const CALM_NS: u64 = 1_200 * MS;
-/// What it may take to start one more program, on a busy machine.
+/// The time to start one more program on a busy machine.
 const START_NS: u64 = 25 * MS;
 
 impl Hosts {
-    /// Calls the first client, at whose side the act is timed, and the others beside it.
+    /// Calls the first client, whose side times the act, and the others beside it.
     pub(super) fn call_all(&mut self, calling: Calling) -> Result<Vec<Called>, Trouble> {
         let others = self.testbed.crowd().len() as u64;
         if others > 0 && calling.word_ns.is_some() {
@@ -26,7 +26,7 @@ impl Hosts {
         let calls = Flow::after(CALM_NS, calling.length_ns).every(calling.every_ns);
         let crowd = FlowRequest { begin_ns: Some(begin_ns), ..request(&calls) };
         let crowd = self.testbed.subscribe_crowd(&crowd)?;
-        // The first one subscribes last, and is called when they are.
+        // The first one subscribes last, and is called when the others are.
         let silence_ns = if others > 0 {
             begin_ns.saturating_sub(monotonic_ns()).max(CALM_NS / 2)
         } else {
@@ -53,7 +53,7 @@ impl Hosts {
     }
 }
 
-/// How a client beside the first was called, while this was done.
+/// The result of a call to a further client during this act.
 fn run_of(
     subscriber: Process,
     (begin_ns, end_ns): (u64, u64),
@@ -65,7 +65,8 @@ fn run_of(
 
 fn called(run: &FlowRun, calling: &Calling, count: u32) -> Called {
     let back_ns = match calling.word_ns {
-        // Time counts from the first call, as that of the word does: the act took some of it.
+        // Times count from the first call, as that of the client's own packet does: the act took
+        // some of it.
         Some(after_ns) => {
             let called_ns = run.end_ns - calling.length_ns;
             let said_ns = called_ns + after_ns;
@@ -74,7 +75,7 @@ fn called(run: &FlowRun, calling: &Calling, count: u32) -> Called {
         }
         None => run.back_ms().first().map(|ms| (ms * MS as f64) as u64),
     };
-    // A flow that never comes is a gap to its end.
+    // A flow that never arrives is a gap to its end.
     let reached_ns = back_ns.filter(|_| run.lost < u64::from(count));
     Called { reached_ns, lost: run.lost }
 }

@@ -1,7 +1,7 @@
-//! The ground of real hosts: the testbed's programs, and what was deployed on it.
+//! The backend of real hosts: the testbed's programs, and the deployed tunnel.
 //!
-//! Decides how acts and measurements become commands, captures and reports, and which failure is
-//! the lab's. Everything is in real time: an act that is late is late.
+//! This module turns acts and measurements into commands, captures and reports, and decides which
+//! failure is the lab's. Everything is in real time: an act that is late is late.
 
 mod call;
 mod connections;
@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long after its regular end the report on a flow is waited for.
+/// How long after its regular end the report on a flow is awaited.
 const REPORT: Duration = Duration::from_secs(10);
 /// IPv4 and UDP header of the flow inside the tunnel.
 const INNER_HEADERS: usize = 28;
@@ -40,9 +40,9 @@ pub struct Hosts {
     beyond_ns: u64,
     /// The content of downloads follows from it.
     seed: u64,
-    /// Every network that the client moves to swallows everything.
+    /// Whether every network that the client moves to drops all packets.
     dead_ends: bool,
-    /// The most bytes that the ends of the tunnel held, since it was asked for.
+    /// The most bytes that the tunnel ends kept since the last question.
     held_bytes_max: Option<u64>,
 }
 
@@ -59,10 +59,10 @@ impl Hosts {
         &self.testbed
     }
 
-    /// Notices that a part of what was deployed has ended.
+    /// Fails if a part of the deployed tunnel has ended.
     ///
     /// # Errors
-    /// With its last words.
+    /// With its last output.
     pub fn check(&mut self) -> Result<(), Trouble> {
         self.deployment.check().map_err(|error| Trouble::UnderTest(error.to_string()))
     }
@@ -131,7 +131,7 @@ impl Hosts {
         Ok(moment)
     }
 
-    /// What the packets of the flow grew by on the way, outer headers not counted.
+    /// The growth of the flow's packets in the tunnel, without outer headers.
     fn added_bytes(&self, captured: &Captures) -> Vec<f64> {
         let inner = usize::from(Flow::BYTES) + INNER_HEADERS;
         let headers = self.testbed.family().udp_headers();
@@ -157,7 +157,7 @@ impl Hosts {
         for flow in flows {
             let asked_ns = monotonic_ns();
             let subscriber = self.testbed.subscribe(flow.to, &request(flow))?;
-            // The answer was under way for as long as the link is.
+            // The answer was on its way for as long as the link takes.
             let delay_ns = self.beyond_ns
                 + match flow.to {
                     Receiver::Client => self.link.down.delay_ns,
@@ -184,7 +184,7 @@ impl Hosts {
         Ok(runs)
     }
 
-    /// Keeps what passes the client's cards and the gateway's from now on.
+    /// Captures the packets that pass the client's interfaces and the gateway's from now on.
     fn start_captures(&self) -> Result<(), Trouble> {
         let (network, cards) = (&self.testbed.network, &self.testbed.cards);
         for card in cards.iter().chain([&self.testbed.uplink]) {
@@ -193,7 +193,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// What has passed them since.
+    /// The packets since then.
     fn take_captures(&self) -> Result<Captures, Trouble> {
         let network = &self.testbed.network;
         let cards = self.testbed.cards.iter().map(|card| network.take_capture(*card));
@@ -201,7 +201,7 @@ impl Hosts {
         Ok(Captures { cards, uplink: network.take_capture(self.testbed.uplink)? })
     }
 
-    /// Does what is due, and asks meanwhile what the client knows of it.
+    /// Does the acts that are due, and asks the client meanwhile what it knows of them.
     fn play(&mut self, script: &[Cue], start_ns: u64, end_ns: u64) -> Result<Vec<Moment>, Trouble> {
         let mut moments: Vec<Moment> = Vec::new();
         for cue in script.iter().take_while(|cue| start_ns + cue.at_ns <= end_ns) {
@@ -214,7 +214,7 @@ impl Hosts {
         Ok(moments)
     }
 
-    /// Waits, and if the last act is one that the client cannot see, asks it until it tells of it.
+    /// Waits. If the client cannot see the last act, asks it until it reports the act's effect.
     fn ask_until(&mut self, until_ns: u64, moments: &mut [Moment]) -> Result<(), Trouble> {
         if let Some(moment) = moments.last_mut().filter(|moment| is_told_of(moment.act)) {
             while moment.told_ns.is_none() && monotonic_ns() + ASKING_NS < until_ns {
@@ -229,7 +229,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Whether the client's own words show what was done to its network.
+    /// Whether the client's own status shows the act.
     fn client_tells_of(&self, act: Act) -> Result<bool, Trouble> {
         let (deployment, testbed) = (&self.deployment, &self.testbed);
         if act == Act::Swallow(FIRST_LINK) {
@@ -238,8 +238,8 @@ impl Hosts {
         Ok(deployment.transport(testbed)? == Some(Transport::Udp))
     }
 
-    /// Notes when an end first turned to the spare link because of one that swallows everything:
-    /// what leaves for there, or from there, does so for no other reason while data flows.
+    /// Notes when an end first used the spare link because the other one drops all packets: while
+    /// data flows, packets on it have no other reason.
     fn see_who_noticed(&self, captured: &Captures, moments: &mut [Moment]) {
         let spare = self.testbed.address(1);
         let left = |packet: &&Captured| packet.direction == Direction::Out;
@@ -361,7 +361,7 @@ impl Ground for Hosts {
         let gateways = self.testbed.gateway_addresses();
         let mut heard = Overheard::default();
         for card in cards {
-            // A kernel says things to its network that are not the tunnel's.
+            // A kernel sends packets of its own to its network.
             let of_tunnel = |packet: &&Captured| {
                 packet.endpoints.is_some_and(|ends| {
                     let ends = [ends.source.ip(), ends.destination.ip()];
@@ -408,19 +408,19 @@ impl Ground for Hosts {
     }
 }
 
-/// Whether the client is asked about it: it cannot see it, and its user wants to know.
+/// Whether the client is asked about it: it cannot see the act, and its user wants to know.
 const fn is_told_of(act: Act) -> bool {
     matches!(act, Act::Swallow(FIRST_LINK) | Act::Unblock)
 }
 
-/// What passed the client's cards and the gateway's while flows ran.
+/// Packets that passed the client's interfaces and the gateway's during flows.
 struct Captures {
     cards: Vec<Capture>,
     uplink: Capture,
 }
 
 impl Captures {
-    /// When packets left the client from an address, or came there, in order.
+    /// When packets left the client from an address, or arrived there, in order.
     fn of(&self, address: Option<IpAddr>) -> Vec<(u64, bool)> {
         let here = |packet: &Captured| {
             let ends = packet.endpoints?;
@@ -435,7 +435,7 @@ impl Captures {
     }
 }
 
-/// What the receiver of a flow asks its sender for.
+/// The request of a flow's receiver.
 fn request(flow: &Flow) -> FlowRequest {
     FlowRequest {
         interval_us: flow.interval_ns / 1_000,
@@ -446,7 +446,7 @@ fn request(flow: &Flow) -> FlowRequest {
     }
 }
 
-/// What became of a flow.
+/// The result of a flow.
 fn finish(mut subscriber: Process, start_ns: u64, end_ns: u64) -> Result<FlowRun, Trouble> {
     let left_ns = (end_ns + Flow::PATIENCE_NS).saturating_sub(monotonic_ns());
     let stats = subscriber.line_where(Duration::from_nanos(left_ns) + REPORT, |line| {

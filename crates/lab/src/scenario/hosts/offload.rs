@@ -1,8 +1,8 @@
 //! Real hosts whose segmentation offload loses datagrams.
 //!
 //! The kernel shows a segmented send to the packet filter as one packet, which is longer than the
-//! link allows. A rule of `nft` turns such packets away: they go to a port where nobody listens.
-//! Limits: a rule cannot tell a full last segment from a shorter one.
+//! link allows. A rule of `nft` redirects such packets to a port where nobody listens. Limits: a
+//! rule cannot tell a full last segment from a shorter one.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use super::super::testbed::Testbed;
 use crate::ground::Mangled;
 
-/// Longer at layer 3 than what a link of the lab carries: such a packet is a segmented send.
+/// Longer at layer 3 than any packet on a link of the lab: such a packet is a segmented send.
 const LEN_MAX: u32 = 1_600;
 /// The discard port (RFC 863).
 const NOWHERE: u16 = 9;

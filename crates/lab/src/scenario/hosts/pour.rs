@@ -7,11 +7,11 @@ use crate::netns::Process;
 use crate::programs::{Report, report};
 use std::time::Duration;
 
-/// How long after its regular end the report on a flow is waited for, in nanoseconds.
+/// How long after its regular end the report on a flow is awaited, in nanoseconds.
 const REPORT_NS: u64 = 10 * SECOND;
 
 impl Hosts {
-    /// Lets a flow of datagrams run for its time.
+    /// Runs a flow of datagrams for its time.
     pub(super) fn pour_datagrams(&mut self, datagrams: Datagrams) -> Result<DatagramsRun, Trouble> {
         self.begin_pouring(datagrams)?.end()
     }
@@ -28,17 +28,17 @@ impl Hosts {
     }
 }
 
-/// A flow of datagrams under way.
+/// A running flow of datagrams.
 #[derive(Debug)]
 pub(super) struct Pouring {
     receiver: Process,
     sender: Process,
-    /// How long its report is waited for, in nanoseconds.
+    /// How long its report is awaited, in nanoseconds.
     wait_ns: u64,
 }
 
 impl Pouring {
-    /// How it went, when its receiver has told.
+    /// Its result, after its receiver has reported.
     pub(super) fn end(self) -> Result<DatagramsRun, Trouble> {
         let Self { mut receiver, sender, wait_ns } = self;
         let poured = receiver.line_where(Duration::from_nanos(wait_ns), |line| {

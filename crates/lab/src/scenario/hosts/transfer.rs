@@ -1,4 +1,4 @@
-//! Downloads that are being followed: what the program tells, and what is done meanwhile.
+//! Downloads by a real program: its reports, and the acts meanwhile.
 
 use super::Hosts;
 use crate::arrivals::Gap;
@@ -50,11 +50,11 @@ impl Hosts {
     }
 }
 
-/// A download that is being followed.
+/// A download in progress.
 struct Followed<'a> {
     transfer: Transfer,
     script: std::iter::Peekable<std::slice::Iter<'a, Cue>>,
-    /// When something was last heard of it, and how far it was.
+    /// The time of its latest report, and its progress then.
     heard_ns: u64,
     bytes: u64,
     arrived: Option<(u64, u64)>,
@@ -127,7 +127,7 @@ impl<'a> Followed<'a> {
         self.close(end_ns)
     }
 
-    /// It died, or took too long.
+    /// It failed, or took too long.
     fn given_up(self) -> Transfer {
         self.close(monotonic_ns())
     }
