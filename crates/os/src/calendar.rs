@@ -1,8 +1,7 @@
-//! The local calendar: which day it is where this host is.
+//! The local calendar: the present day at this host's place.
 //!
-//! Decides nothing, and knows no time zone by name: the C library reads the host's own, once, the
-//! first time that it is asked. Limits: a host that travels to another zone is in the old one until
-//! the process starts anew.
+//! It knows no time zone by name: the C library reads the host's own once, at the first call.
+//! Limits: a host that travels to another zone stays in the old one until the process restarts.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,8 +1,8 @@
-//! What can go wrong between Rove and the operating system.
+//! Errors between Rove and the operating system.
 //!
-//! Each variant that a person can cause or cure has its own line: the cause first, the cure after
-//! the colon. What no line was written for arrives as [`Error::Os`], which names the step that
-//! failed and what the kernel said.
+//! Each error that a person can cause or cure has its own text: first the cause, then the cure
+//! after a colon. Any other error is [`Error::Os`], which names the step that failed and the
+//! kernel's reason.
 
 use std::{
     io,

@@ -1,7 +1,7 @@
-//! The head of an HTTP/1 answer (RFC 9112), of a proxy or of whoever stands in its place.
+//! The head of an HTTP/1 response (RFC 9112), from a proxy or from whoever answers in its place.
 //!
-//! Read strictly and within a bound: what is none is refused at its first wrong byte. Bodies are
-//! not read at all.
+//! It is parsed strictly and within a bound: invalid data is refused at its first wrong byte.
+//! Bodies are not read.
 
 /// Bytes of the longest answer, up to the empty line.
 pub const ANSWER_LEN_MAX: usize = 8_192;

@@ -1,9 +1,9 @@
 //! Every system call that Rove makes, and no protocol.
 //!
-//! The protocol is a pure core that is told what happened; this crate is where it happens. It
-//! moves packets and changes hosts, decides nothing about peers and paths, and knows no byte of
-//! Rove's datagrams. It is synchronous: the data thread waits on raw descriptors, nothing here
-//! starts a thread that lives on (the exception: `nft` is fed by two that end with it).
+//! The protocol is a pure core without I/O; this crate does the I/O. It moves packets and changes
+//! hosts, decides nothing about peers and paths, and knows no byte of Rove's datagrams. It is
+//! synchronous: the data thread waits on raw descriptors, and nothing here starts a thread that
+//! stays (two threads feed `nft` and end with it).
 //!
 //! Moving packets, for the data thread; all non-blocking, no allocation per packet:
 //! - [`tun::Tun`]: `open`, `read` (one super-packet of the kernel, cut into packets of which each
@@ -13,16 +13,16 @@
 //! - [`stream::Stream`] and [`stream::Listener`]: the same datagrams over TCP or MPTCP, with TLS
 //!   and through a proxy, for networks that lose UDP.
 //! - [`links::snapshot`] and [`links::Monitor`]: the links there are, and "something changed".
-//! - [`wireless::Radio`]: how well a Wi-Fi link hears its access point.
+//! - [`wireless::Radio`]: the signal strength of a Wi-Fi link.
 //! - [`clock::Clock`]: nanoseconds that count sleep. [`random::fill`]: the kernel's randomness.
 //!
 //! Changing the host, for the control thread; blocking, some milliseconds:
-//! - [`plan::Plan`] says what the host shall look like, [`plan::Applier`] makes it so.
+//! - [`plan::Plan`] is the desired configuration of the host, [`plan::Applier`] applies it.
 //! - [`mptcp::is_available`]: whether streams may have subflows by several links, which the plan
 //!   names.
 //! - [`names::resolve`]: the gateway's own name, asked for outside the tunnel.
-//! - [`portal::ask`]: whether somebody stands between a link and the Internet.
-//! - [`lock::Lock`]: one process per directory. [`privileges::drop()`]: what is not needed goes.
+//! - [`portal::ask`]: whether a captive portal stands between a link and the Internet.
+//! - [`lock::Lock`]: one process per directory. [`privileges::drop()`]: gives up privileges.
 //!
 //! A client's order of business, all of it as root or with CAP_NET_ADMIN:
 //! ```no_run
@@ -49,8 +49,8 @@
 //!     Ok(())
 //! }
 //! ```
-//! Errors for people are the lines of [`error::Error`]; trouble of single packets is counted in
-//! what `read`, `write` and `send` return. Limits: Linux; one queue per TUN.
+//! [`error::Error`] has the errors for people. `read`, `write` and `send` return the number of
+//! refused packets. Limits: Linux; one queue per TUN.
 
 pub mod calendar;
 pub mod clock;

@@ -1,11 +1,11 @@
-//! The links of this machine: what could carry a path, and what changed.
+//! The links of this host, and changes of them.
 //!
 //! A [`snapshot`] is a value, and two snapshots can be compared. This module decides which
 //! addresses are usable. It leaves out addresses that the kernel still checks and link-local ones.
 //! It uses an address that is about to expire only if the link has no better one. It does not
-//! decide which link is best, or which links Rove uses.
-//! Limits: metrics are those of default routes in the main table. Wi-Fi and cellular devices are
-//! recognised by sysfs; without sysfs they count as Ethernet or unknown.
+//! decide which link is best, or which links Rove uses. Limits: metrics are those of default routes
+//! in the main table. Wi-Fi and cellular devices are recognised by sysfs; without sysfs they count
+//! as Ethernet or unknown.
 
 #![expect(
     clippy::wildcard_enum_match_arm,

@@ -1,10 +1,10 @@
-//! The kernel's path manager of MPTCP (linux/mptcp_pm.h): from which of this host's addresses a
-//! connection has subflows beside its first.
+//! The kernel's path manager of MPTCP (linux/mptcp_pm.h): the addresses of this host from which a
+//! connection opens further subflows.
 //!
 //! The kernel keeps one list of endpoints for all MPTCP connections of a network namespace, and one
-//! pair of limits. So what is put there is only what was asked for, what others put there is left
-//! alone, and all of ours is taken away again: by [`crate::plan`], which keeps the books. Limits:
-//! the kernel has room for eight endpoints.
+//! pair of limits. So Rove adds only the requested entries, leaves other programs' entries alone,
+//! and removes all of its own: [`crate::plan`] keeps the record. Limits: the kernel has room for
+//! eight endpoints.
 
 use std::{io, net::IpAddr};
 

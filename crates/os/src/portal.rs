@@ -1,16 +1,16 @@
-//! Captive portals: networks that let nothing through before somebody has signed in, and answer
-//! plain HTTP in everybody's name until then.
+//! Captive portals: networks that block everything until somebody has signed in, and answer plain
+//! HTTP in everybody's name until then.
 //!
-//! No third party is asked: one request goes to the gateway's own address, port 80, by one link.
-//! Where nothing is in between it is refused or answered by the gateway's own web server; a portal
-//! answers with the way to its page (RFC 6585 section 6, or a redirection elsewhere). It decides
-//! when an answer is a portal's, and refuses to know when to ask.
+//! No third party is asked. One request goes to the gateway's own address, port 80, on one link.
+//! Without a portal it is refused, or the gateway's own web server answers it. A portal answers
+//! with the address of its page (RFC 6585 section 6, or a redirection to another host). This module
+//! decides whether a response is a portal's. It does not decide when to ask.
 //!
-//! The answer is a stranger's: it is read within a bound of bytes and time, and a page is shown
-//! only if its address is plain. Limits: a portal that answers with its page at once, under the
-//! gateway's name and without the status for it, is not told from a web server, nor is one that
-//! only intercepts names; and a gateway whose own web server sends to another host for the time
-//! being looks like a portal while nothing else of it answers.
+//! The response comes from a stranger: it is read within a bound of bytes and time, and a page's
+//! address is shown only if it is plain text. Limits: some portals look like a web server, such as
+//! one that returns its page at once, under the gateway's name and without the status for it, or
+//! one that only intercepts names. A gateway whose own web server redirects to another host for a
+//! while looks like a portal as long as nothing else of it answers.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},

@@ -1,5 +1,5 @@
-//! What sockets of every kind have in common: by which link their packets leave, and options that
-//! no crate knows. What they carry, and where they are bound, is for `udp`, `stream` and `portal`.
+//! The common part of all sockets: the link that their packets use, and options that no crate
+//! knows. Content and addresses are the work of `udp`, `stream` and `portal`.
 
 use std::{io, os::fd::AsRawFd};
 

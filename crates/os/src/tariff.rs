@@ -1,9 +1,9 @@
-//! What the host's network manager knows of a link: whether it is metered, and whether its modem is
-//! in the network of somebody else.
+//! What the host's network manager knows about a link: whether it is metered, and whether its modem
+//! is roaming.
 //!
-//! NetworkManager and ModemManager are asked on the system bus. Only what they know counts: where
-//! NetworkManager itself guesses (it guesses that every modem is metered), and where neither runs,
-//! nothing is known. Limits: other managers are not asked.
+//! NetworkManager and ModemManager are asked on the system bus. Their guesses do not count
+//! (NetworkManager guesses that every modem is metered). Without them nothing is known. Limits:
+//! other managers are not asked.
 
 use crate::dns::bus::{Bus, CallError, Method, Values, first_string};
 #[cfg(not(test))]

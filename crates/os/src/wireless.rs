@@ -1,12 +1,12 @@
-//! How well a Wi-Fi link hears its access point: the strength of what it receives, in dBm.
+//! The signal strength at which a Wi-Fi link receives its access point, in dBm.
 //!
-//! Asked of the kernel's nl80211 (linux/nl80211.h), of which it knows one question: the stations of
-//! an interface, which for a client is its access point alone. Asking needs no privilege and sends
-//! nothing. It decides nothing about what is weak.
+//! It comes from the kernel's nl80211 (linux/nl80211.h), by one request: the stations of an
+//! interface, which for a client is its access point alone. The request needs no privilege and
+//! sends nothing. This module does not decide which signal is weak.
 //!
-//! Limits: modems are not here, since the kernel does not know their signal. The kernel could also
-//! tell of a threshold that is crossed (`NL80211_CMD_SET_CQM`), but there is one per interface, and
-//! it belongs to the program that manages the Wi-Fi; so who wants to know has to ask.
+//! Limits: modems are missing, since the kernel does not know their signal. The kernel can also
+//! report a crossed threshold (`NL80211_CMD_SET_CQM`). But there is one threshold per interface,
+//! and it belongs to the program that manages the Wi-Fi, so callers have to poll.
 
 use std::io;
 

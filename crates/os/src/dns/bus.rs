@@ -1,10 +1,9 @@
-//! As much of D-Bus as it takes to call a method and read its answer.
+//! A small D-Bus client: it calls a method and reads the reply.
 //!
-//! The wire format is that of the D-Bus specification, version 1 of the protocol, little endian.
-//! Why not a D-Bus library: the ones there are bring an asynchronous runtime and threads of their
-//! own into a process that drops its privileges before its first thread; four methods with five
-//! types need neither. Every wait and every length is bounded; the bus is trusted to deliver
-//! messages, not to be well formed.
+//! The wire format is version 1 of the D-Bus specification, little endian. Existing libraries bring
+//! an asynchronous runtime and threads into a process that drops its privileges before its first
+//! thread. A few methods with a few types need neither. Every wait and every length is bounded. The
+//! bus is trusted to deliver messages, and not to be well formed.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},

@@ -1,11 +1,11 @@
-//! Name servers of the tunnel: through systemd-resolved where it resolves for this host, else in
+//! Name servers of the tunnel: through systemd-resolved if it resolves for this host, else in
 //! resolv.conf.
 //!
-//! It decides which of the two, and keeps what was there before. It refuses to know why a name
-//! goes into the tunnel. Limits: resolv.conf(5) knows no split, so without systemd-resolved servers
-//! for some domains only are refused: the tunnel's servers would be asked for every name, those of
-//! the local network too. A program that speaks DNS by itself is held by routes and kill switch,
-//! not by this.
+//! This module decides which of the two, and keeps the earlier settings. It does not know why a
+//! name uses the tunnel. Limits: resolv.conf(5) has no split DNS. So without systemd-resolved,
+//! servers for some domains only are refused: they would get every query, those for the local
+//! network too. A program that sends DNS queries by itself is limited by routes and kill switch,
+//! not here.
 
 pub(crate) mod bus;
 mod file;

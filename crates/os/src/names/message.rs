@@ -1,4 +1,4 @@
-//! Questions and answers of DNS, as far as addresses need them (RFC 1035 section 4, RFC 3596).
+//! DNS queries and responses for addresses (RFC 1035 section 4, RFC 3596).
 
 use std::net::IpAddr;
 

@@ -1,14 +1,15 @@
-//! Asking for a name outside the tunnel.
+//! Resolves names outside the tunnel.
 //!
-//! The gateway's own name must be found while the tunnel is down, though all traffic is led into
-//! the tunnel and the kill switch may stand. The system's resolver knows nothing of that; this one
-//! asks the servers that the host had before the tunnel ([`crate::plan::Applier::outside_servers`])
-//! from a marked socket, which routes and kill switch let pass.
+//! The gateway's own name must resolve while the tunnel is down, although all traffic is routed
+//! into the tunnel and the kill switch may be on. The system's resolver does not know this. This
+//! resolver asks the servers that the host had before the tunnel
+//! ([`crate::plan::Applier::outside_servers`]) from a marked socket, which routes and kill switch
+//! let pass.
 //!
 //! It is a stub (RFC 1035, RFC 3596) for addresses only: no cache, no hosts file, no search list,
-//! no TCP. An answer is believed if it comes from the server that was asked, to a random port, with
-//! a random number and our question; who answers at the address proves itself in the handshake.
-//! It refuses to know which of the addresses is the right one.
+//! no TCP. A response counts if it comes from the queried server, to a random port, with a random
+//! number and our query. The gateway at the address then proves itself in the handshake. It does
+//! not decide which of the addresses is the right one.
 
 pub(crate) mod message;
 mod nat64;

@@ -1,8 +1,8 @@
-//! Generic netlink (linux/genetlink.h): questions to kernel families that have no protocol of
-//! their own, and the attributes in their answers.
+//! Generic netlink (linux/genetlink.h): requests to kernel families without a protocol of their
+//! own, and the attributes in their replies.
 //!
-//! It knows headers and lengths, and no family's meaning. What comes is read as if it were hostile:
-//! a length that does not fit ends the reading, and nothing else happens.
+//! It knows headers and lengths, and no family's meaning. Input counts as hostile: a length that
+//! does not fit ends the parsing, and nothing else happens.
 
 use std::{io, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Requests to the kernel's routing (rtnetlink(7)), one at a time, answered before they return.
 //!
-//! It knows messages and answers; which links, addresses, routes and rules there shall be is
-//! decided by the callers. Every wait is bounded: the kernel answers at once or not at all.
+//! It knows messages and replies. The callers decide which links, addresses, routes and rules
+//! exist. Every wait is bounded: the kernel answers at once or not at all.
 
 pub(crate) mod generic;
 pub(crate) mod monitor;

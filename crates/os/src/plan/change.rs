@@ -1,7 +1,7 @@
-//! How each change of a plan is made and undone.
+//! How each change of a plan is applied and undone.
 //!
 //! One match arm for each kind of item, and no decisions: [`super::Applier`] decides which change
-//! is made when.
+//! is applied when.
 
 use super::{
     Flows, Places, excluded,

@@ -1,8 +1,8 @@
-//! The single changes that a plan consists of.
+//! The single changes of a plan.
 //!
-//! A plan becomes an ordered set of [`Item`]s; what is to be done is the difference of two sets.
-//! The order of the variants is the order in which they are put in place. The kill switch is first.
-//! The guard follows the rules, which lead packets into the tunnel: before them, it would refuse
+//! A plan becomes an ordered set of [`Item`]s, and the difference of two sets is the work to do.
+//! The order of the variants is the order in which they are applied. The kill switch is first. The
+//! guard follows the rules, which lead packets into the tunnel: before them, it would refuse
 //! everything.
 
 use std::{fmt, net::IpAddr};

@@ -1,7 +1,7 @@
 //! Addresses, routes and rules of a plan, as requests to the kernel.
 //!
-//! Putting in place what is there already, and removing what is not, both succeed: after a crash
-//! nobody knows how far the last process came.
+//! To add an existing entry succeeds, and so does to remove a missing one: after a crash nobody
+//! knows how far the last process came.
 
 use std::{io, net::Ipv6Addr};
 

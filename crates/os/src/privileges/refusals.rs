@@ -1,4 +1,4 @@
-//! Why the kernel refuses this process something, and the cure, as people read it.
+//! Why the kernel refuses something to this process, and the cure, as text for people.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 

@@ -1,9 +1,9 @@
-//! An open stream: frames into bytes, TLS around them, and the queue of what the kernel did not
+//! An open stream: frames to bytes, TLS around them, and the queue of bytes that the kernel did not
 //! take.
 //!
-//! A datagram is queued whole or not at all, and bytes that are queued leave in order: what is
-//! refused is lost for the layers above, as on UDP, and they learn from it. Nothing is allocated
-//! for a datagram: both buffers keep their memory.
+//! A datagram is queued whole or not at all, and queued bytes leave in order. A refused datagram is
+//! a loss for the layers above, as on UDP. Nothing is allocated for a datagram: both buffers keep
+//! their memory.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! Why a stream ended, or never began.
+//! Why a stream ended, or did not open.
 
 use std::{io, net::SocketAddr};
 

@@ -1,7 +1,7 @@
-//! Datagrams on a byte stream: `length 2 | datagram`, and what a plain stream begins with.
+//! Datagrams on a byte stream: `length 2 | datagram`, and the preface of a plain stream.
 //!
-//! Normative: docs/spec/wire.md#8-streams. Knows lengths only; a length that no datagram of
-//! Rove has ends the stream, because nothing after it can be found again.
+//! Normative: docs/spec/wire.md#8-streams. Knows lengths only. A length that no datagram of Rove
+//! has ends the stream, because the next frame cannot be found.
 
 use super::StreamError;
 

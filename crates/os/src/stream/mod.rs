@@ -1,23 +1,23 @@
-//! Streams: datagrams of the Rove protocol over TCP or MPTCP, for networks that lose UDP.
+//! Streams: datagrams of the Rove protocol over TCP or MPTCP, for networks that block UDP.
 //!
-//! A stream is used like a UDP socket that knows one remote address: [`Stream::send`] takes runs
-//! of datagrams and [`Stream::receive`] hands them over, with the types of [`crate::udp`]. It may
-//! pass through an HTTP proxy ([`Proxy`]) and wear TLS 1.3 ([`Security`]); on a gateway a
-//! [`Listener`] accepts streams, and passes whatever else comes to its port on to a web server.
+//! A stream is used like a UDP socket with one remote address. [`Stream::send`] takes runs of
+//! datagrams and [`Stream::receive`] returns them, with the types of [`crate::udp`]. It may use an
+//! HTTP proxy ([`Proxy`]) and TLS 1.3 ([`Security`]). On a gateway a [`Listener`] accepts streams,
+//! and passes other connections to a web server.
 //!
-//! Everything is non-blocking and driven from outside: watch the descriptor for reading and
-//! writing (by edges), call [`Stream::ready`] when it is, [`Stream::receive`] until
-//! [`Queue::Empty`] once it is open, and give up by [`Stream::since`] what takes too long.
+//! Everything is non-blocking and driven by the owner: watch the descriptor for reading and writing
+//! (edge-triggered), call [`Stream::ready`] when it is, and [`Stream::receive`] until
+//! [`Queue::Empty`] once it is open. Close a stream whose [`Stream::since`] is too long ago.
 //!
-//! Kept small, because a stream delivers in order and what waits grows old: the kernel takes
-//! little beyond what it can send ([`NOT_SENT_MAX`]), [`UNSENT_MAX`] bytes wait here, and what has
-//! no room is refused ([`SendError::WouldBlock`]): a loss, which the layers above are made for.
-//! That nothing moves they find by what the other end of the path acknowledges.
+//! The queues are small, because a stream delivers in order and queued data grows old. The kernel
+//! takes little more than it can send ([`NOT_SENT_MAX`]), and [`UNSENT_MAX`] bytes wait here. A
+//! datagram without room is refused ([`SendError::WouldBlock`]): a loss, which the layers above can
+//! handle. They notice a stalled stream by missing feedback.
 //!
-//! It decides nothing about peers or paths, knows lengths but no datagram's contents, and protects
-//! nothing: all secrecy and all authentication is inside the datagrams. Format:
-//! docs/spec/wire.md#8-streams. Limits: MPTCP uses the subflows that the kernel's path manager
-//! makes, for which [`crate::mptcp`] names the addresses; one run of frames is copied once.
+//! It decides nothing about peers or paths, knows lengths but no contents, and protects nothing:
+//! all secrecy and all authentication is inside the datagrams. Format: docs/spec/wire.md#8-streams.
+//! Limits: MPTCP uses the subflows of the kernel's path manager, for which [`crate::mptcp`] names
+//! the addresses. One run of frames is copied once.
 
 pub(crate) mod carrier;
 mod error;

@@ -1,7 +1,7 @@
-//! How a client's stream comes to be: TCP, then the proxy, then TLS, then frames.
+//! How a client's stream opens: TCP, then the proxy, then TLS, then frames.
 //!
-//! Each step owns what it needs and is left for good. Datagrams that are sent meanwhile wait, as
-//! many as a handshake and its repetitions have, and leave first.
+//! Each step owns its state and is never entered again. Datagrams that are sent meanwhile wait, up
+//! to the size of a handshake and its repetitions, and leave first.
 
 use std::{io, net::SocketAddr};
 

@@ -1,8 +1,8 @@
-//! HTTP CONNECT (RFC 9110 section 9.3.6, RFC 9112): one request, one answer, then a tunnel.
+//! HTTP CONNECT (RFC 9110 section 9.3.6, RFC 9112): one request, one response, then a tunnel.
 //!
-//! The answer is read strictly and within [`http::ANSWER_LEN_MAX`]: what is no HTTP/1 answer
-//! is refused at its first wrong byte, so that a proxy's address that leads elsewhere is named
-//! as such.
+//! The response is parsed strictly and within [`http::ANSWER_LEN_MAX`]. Data that is no HTTP/1
+//! response is refused at its first wrong byte, so that the error can say that the proxy's address
+//! is wrong.
 
 use std::{
     fmt::{self, Write as _},

@@ -1,4 +1,4 @@
-//! Making sockets, and what the kernel knows about them.
+//! Creates sockets, and reads their state from the kernel.
 
 use std::{
     io::{self, IoSlice, Read, Write},

@@ -1,9 +1,10 @@
-//! What an MPTCP stream goes by: its subflows, as the kernel tells of them (linux/mptcp.h,
-//! `MPTCP_TCPINFO` and `MPTCP_SUBFLOW_ADDRS`, since Linux 5.16).
+//! The subflows of an MPTCP stream, as the kernel reports them (linux/mptcp.h, `MPTCP_TCPINFO` and
+//! `MPTCP_SUBFLOW_ADDRS`, since Linux 5.16).
 //!
-//! Two questions, each with an array for an answer, in the order of the subflows; where these do
-//! not fit together, because one came or went between the two, nothing is told. An entry is asked
-//! for as long as it is read here: a newer kernel, whose entries are longer, gives so much of them.
+//! There are two requests, each with an array as its reply, in the order of the subflows. If the
+//! two do not match, because a subflow came or went in between, the result is empty. A request asks
+//! for the entry length that this module reads: a newer kernel with longer entries returns this
+//! part of them.
 
 use std::{
     io,

@@ -1,10 +1,9 @@
-//! TLS 1.3 around a stream (RFC 8446), so that what lets nothing but HTTPS pass lets Rove pass.
+//! TLS 1.3 around a stream (RFC 8446), for networks that let only HTTPS pass.
 //!
-//! It proves nothing and need not: inside, each datagram is Rove's own, sealed under keys that
-//! only the gateway of the invite can have agreed on. So the gateway makes a certificate of its own
-//! at each start, and the client accepts any. It does not wait for post-quantum keys either, for
-//! the same reason. No session is resumed: a ticket would tell a bystander that two networks see
-//! the same client.
+//! It proves nothing and need not: each datagram inside is sealed under keys that only the gateway
+//! of the invite can have agreed on. So the gateway makes a certificate of its own at each start,
+//! and the client accepts any. It does not wait for post-quantum keys either, for the same reason.
+//! No session is resumed: by a ticket an observer could see that two networks have the same client.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! What is read into: buffers that somebody may keep for a while.
+//! Buffers to read into, which somebody may keep for a while.
 //!
-//! A super-packet is written by the kernel, and not copied again for whoever keeps its payload.
-//! Which buffers are kept no longer is found by looking at the oldest.
+//! The kernel writes a super-packet into a buffer, and a part that keeps its payload keeps the
+//! buffer in place of a copy. A free buffer is found by a look at the oldest ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

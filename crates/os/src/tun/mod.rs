@@ -1,12 +1,12 @@
-//! The TUN device: inner packets in from the kernel, and out to it.
+//! The TUN device: reads inner packets from the kernel, and writes inner packets to it.
 //!
-//! Both directions move *super-packets* where the kernel agrees (`IFF_VNET_HDR` with TSO, and USO
-//! from Linux 6.2 on): one read or write carries up to 64 kB of one flow. [`Tun::read`] cuts what
-//! it reads into packets without copying payload, [`Tun::write`] joins what it is given. Where
-//! offloads are refused both fall back to one packet per call, and the caller notices nothing.
+//! Both directions use *super-packets* if the kernel agrees (`IFF_VNET_HDR` with TSO, and USO from
+//! Linux 6.2 on): one read or write carries up to 64 kB of one flow. [`Tun::read`] cuts them into
+//! packets without copying payload, and [`Tun::write`] joins packets. Without offloads both use one
+//! packet per call, and the caller notices no difference.
 //!
-//! It decides how packets are cut and joined, and refuses to know what is in them beyond IP, TCP
-//! and UDP headers. Addresses, MTU and routes of the device are a [`Plan`](crate::plan::Plan)'s.
+//! This module decides how packets are cut and joined. It knows no more of them than IP, TCP and
+//! UDP headers. Addresses, MTU and routes of the device belong to a [`Plan`](crate::plan::Plan).
 //! Limits: one queue per device; packets are at most 65,535 bytes.
 
 mod buffers;

@@ -1,13 +1,13 @@
 //! UDP sockets: one per path on a client, one listening on a gateway.
 //!
-//! A socket sends runs of equal datagrams in one call (UDP GSO) and receives them in one (GRO),
-//! reads and writes ECN marks, tells to which of our addresses a datagram came, and lets a reply
-//! leave from that address. Nothing is ever fragmented: what is too long for the link is refused
-//! at once with [`SendError::TooLong`], and what is too long further on is lost, which is what
-//! path MTU discovery wants (`IP_PMTUDISC_PROBE`).
+//! A socket sends runs of equal datagrams in one call (UDP GSO) and receives them in one (GRO). It
+//! reads and writes ECN marks, reports the local address of a received datagram, and sends a reply
+//! from that address. Nothing is ever fragmented, as path MTU discovery needs it
+//! (`IP_PMTUDISC_PROBE`): a datagram that is too long for the link is refused at once with
+//! [`SendError::TooLong`], and one that is too long further on is lost.
 //!
-//! It decides nothing about peers or paths, and knows no datagram's contents. The kernel's
-//! differences are quinn-udp's work, hidden behind this type. Limits: one destination per call.
+//! It decides nothing about peers or paths, and knows no datagram's contents. quinn-udp handles the
+//! differences between kernels behind this type. Limits: one destination per call.
 
 mod socket;
 

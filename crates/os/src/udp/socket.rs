@@ -1,4 +1,4 @@
-//! Making and binding the socket; everything about it that quinn-udp does not know.
+//! Creates and binds the socket, with all options that quinn-udp does not know.
 
 use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Duration};
 

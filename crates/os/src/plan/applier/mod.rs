@@ -1,4 +1,4 @@
-//! Making a host what a plan says, and taking it back.
+//! Applies a plan to this host, and undoes it.
 
 mod leftovers;
 mod reconcile;

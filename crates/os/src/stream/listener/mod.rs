@@ -1,18 +1,18 @@
 //! The gateway's side: one port for Rove's streams and, behind them, any web server.
 //!
-//! Who connects is a *visitor* until he has shown what he speaks: Rove's preface, or TLS whose
-//! first message offers `rove/1` and whose handshake completes. He is then handed over as an open
-//! [`Stream`]. Whoever speaks anything else is connected to the `backend`, byte for byte from his
-//! first, or without one is turned away.
+//! An accepted connection is a *visitor* until its protocol is known. Rove's connections begin with
+//! a preface, or with TLS whose first message offers `rove/1` and whose handshake completes. They
+//! are handed over as an open [`Stream`]. Any other connection is passed to the `backend`, byte for
+//! byte from its first, or closed if there is none.
 //!
-//! Everything is bounded: visitors in all and from each source, how long each may take, and the
-//! connections that are passed on. A full table forgets who has been in it longest, so that it
-//! cannot be held shut: who means it is through within two round trips.
+//! Everything is bounded: visitors in all and from each source, the time of each, and the passed
+//! connections. A full table drops its oldest entry, so that nobody can keep it full: Rove's client
+//! is through within two round trips.
 //!
-//! It is one descriptor to its owner (an epoll of its own) and makes progress in
-//! [`Listener::turn`] alone. It does not know who is a client: an open stream is still a
-//! stranger's, and it is its owner who closes those on which nothing is proven. Limits: the
-//! backend sees the gateway's address instead of the visitor's.
+//! It is one descriptor to its owner (an epoll of its own) and makes progress only in
+//! [`Listener::turn`]. It does not know the clients: an open stream is still a stranger's, and its
+//! owner closes streams on which nothing is proven. Limits: the backend sees the gateway's address
+//! instead of the visitor's.
 
 mod splice;
 pub(crate) mod visitor;

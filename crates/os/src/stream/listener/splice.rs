@@ -1,8 +1,8 @@
-//! Somebody else's connection, passed on to the web server behind the gateway: two sockets and a
+//! A connection of another program, passed to the web server behind the gateway: two sockets and a
 //! small buffer in each direction.
 //!
-//! Knows no byte of it. An end of either side is passed on once everything before it was; a broken
-//! side ends both.
+//! It does not look at the bytes. The end of either side is passed on after everything before it.
+//! If one side breaks, both end.
 
 use std::{
     io::{self, Read as _, Write as _},

@@ -1,4 +1,4 @@
-//! One visitor: what he speaks is decided by his first bytes, then TLS, if it is that, is made.
+//! One visitor: its first bytes decide the protocol. If that is TLS, the handshake follows.
 
 use std::{
     io::{self, Read as _, Write as _},
