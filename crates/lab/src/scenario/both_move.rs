@@ -1,7 +1,7 @@
-//! `both-move`: client and gateway change their addresses in the same moment, and neither can tell
-//! the other. What is left is what the client knows beside the address in use: the gateway's name,
-//! which leads to the new place (the client asks for it outside the tunnel); another address that
-//! the gateway had announced; or one where it had answered before.
+//! `both-move`: client and gateway change their addresses at the same moment, and neither can tell
+//! the other. The client still knows three other things: the gateway's name, which resolves to the
+//! new address (outside the tunnel); another address that the gateway had announced; or an address
+//! where it answered earlier.
 
 use super::drawn::Draw;
 use super::record::Limit;
@@ -13,24 +13,24 @@ use crate::ground::{
     Act, Cue, Download, Edge, Flow, FlowRun, Ground, Harm, Known, Terrain, Trouble,
 };
 
-/// Within what time data flows again: that in which a gateway that moved must be reached.
+/// The longest pause of the data, in milliseconds: the limit for a gateway that moved.
 const STILL_MS: u64 = 1_000;
 /// When both move, after the flows began; up to half as much later.
 const MOVES_NS: u64 = SECOND;
-/// How long the flows then go on: longer than any pause between two questions for a name.
+/// How long the flows continue: longer than any pause between two DNS queries.
 const AFTERWARDS_NS: u64 = 6 * SECOND;
-/// How long the gateway has two addresses before a move that leaves it the second.
+/// How long the gateway has two addresses before it moves to the second.
 const BOTH_NS: u64 = SECOND;
 /// How long a client has to settle at an address that the gateway leaves again.
 const SETTLING_NS: u64 = 2 * SECOND;
 /// Bytes of the download.
 const LENGTH: u64 = 5_000_000;
-/// About when both move in it.
+/// Approximate time of both moves in it.
 const MOVES_IN_DOWNLOAD_NS: u64 = SECOND;
-/// How long it may take.
+/// The longest download.
 const TRANSFER_LIMIT_NS: u64 = 60 * SECOND;
 
-/// By what the client finds the gateway, the word for it, and the key that it is told under.
+/// How the client finds the gateway, the word for it, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Name,
@@ -60,7 +60,7 @@ const SETTINGS: &[Setting] = &[
     ),
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better("lost_packets"),
     Key::lower_is_better("still_ms_median"),
@@ -114,7 +114,7 @@ impl Scenario for BothMove {
     }
 }
 
-/// The ways to tell of; a control breaks one.
+/// The cases to run; a control breaks one.
 fn ways<'a>(stage: &Stage<'a>) -> impl Iterator<Item = (By, &'static str)> + use<'a> {
     let asked = stage.settings.text("by");
     let ways = WAYS.iter().filter(move |(_, word, _)| asked == "all" || asked == *word);
@@ -130,7 +130,7 @@ fn terrain(stage: &Stage<'_>, link: &CleanLink, by: By) -> Terrain {
     Terrain { edge: Edge::Open, known, ..link.terrain() }
 }
 
-/// What came to light in all ways.
+/// The results of all cases.
 #[derive(Default)]
 struct Seen {
     lost: u64,
@@ -149,7 +149,7 @@ impl Seen {
     }
 }
 
-/// The story of one way as it is told.
+/// The run of one case.
 struct Telling<'a> {
     ground: &'a mut dyn Ground,
     stage: &'a Stage<'a>,
@@ -159,7 +159,7 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    /// Moves under steady flows both ways; the longest standstill in milliseconds.
+    /// Moves under steady flows in both directions; returns the longest pause in milliseconds.
     fn moves(&mut self, seen: &mut Seen) -> Result<Option<f64>, Trouble> {
         let moves = if self.stage.control() { 1 } else { self.stage.settings.number("moves") };
         (self.stage.tell)(&format!("{moves} moves of both, found by {:?}", self.by));
@@ -172,7 +172,7 @@ impl Telling<'_> {
             let at_ns = MOVES_NS + self.rng.below(MOVES_NS / 2);
             let down = Flow::lasting(at_ns + AFTERWARDS_NS);
             let runs = self.ground.flows(&[down, down.upwards()], &self.both_move(at_ns))?;
-            // What stands still in either direction does.
+            // A pause in either direction counts.
             let of_one = |run: &FlowRun| run.still_ms().last().copied();
             still.extend(max(&runs.iter().filter_map(of_one).collect::<Vec<_>>()));
             seen.lost += runs.iter().map(|run| run.lost).sum::<u64>();
@@ -181,7 +181,7 @@ impl Telling<'_> {
         Ok(max(&still))
     }
 
-    /// What there is to know before.
+    /// Prepares what the client knows.
     fn prepare(&mut self) -> Result<(), Trouble> {
         match self.by {
             By::Name => Ok(()),
@@ -202,8 +202,9 @@ impl Telling<'_> {
         }
     }
 
-    /// The gateway, and at once the client. On a busy machine "at once" is late enough for a word
-    /// of the gateway's from its new address to reach the client at its old one, so nothing does.
+    /// The gateway moves, and at once the client. On a busy machine "at once" is late enough for a
+    /// packet from the gateway's new address to reach the client at its old one, so all packets are
+    /// dropped.
     const fn both_move(&self, at_ns: u64) -> [Cue; 3] {
         let gateway = match self.by {
             By::Name => Act::MoveGateway,
@@ -213,7 +214,7 @@ impl Telling<'_> {
         [Cue::at(at_ns, Act::Swallow(0)), Cue::at(at_ns, gateway), Cue::at(at_ns, Act::Relocate)]
     }
 
-    /// A download in which both move; whether it is whole.
+    /// A download in which both move; returns whether it is whole.
     fn download(&mut self) -> Result<bool, Trouble> {
         if self.stage.control() {
             return Ok(false);

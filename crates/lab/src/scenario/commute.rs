@@ -1,10 +1,10 @@
 //! `commute`: a transfer on the way to work: the link is there for five seconds and gone for seven,
-//! again and again (Figure 4.15 of Alshalan's thesis), and each time the client comes back with
+//! again and again (Figure 4.15 of Alshalan's thesis), and each time the client returns with
 //! another address.
 //!
-//! The thesis kept the address, so that OpenVPN's late resumption would not count. Beside the
-//! transfer stands one without outages over the same tunnel. Over recorded links, which are never
-//! the same twice, each is held against what the recording could carry in the time that counts.
+//! The thesis kept the address, so that OpenVPN's late resumption would not count. The transfer is
+//! compared with one without outages over the same tunnel. Recorded links are never the same twice:
+//! there each is compared with the recording's capacity in the time that counts.
 
 use super::outage::{
     self, BASELINE, CONGESTION, FIRST_NS, MODE, Outages, SHARE_MIN, Shares, TRANSFER, congestion,
@@ -22,16 +22,16 @@ use anyhow::Context as _;
 const ON_NS: u64 = 5 * SECOND;
 /// See [`ON_NS`].
 const OFF_NS: u64 = 7 * SECOND;
-/// What a restart may take beyond a round trip, in milliseconds: 5.1 over ten seeds in virtual
-/// time, and a quarter of the whole.
+/// The cost of a restart beyond a round trip, in milliseconds: 5.1 over ten seeds in virtual time,
+/// and a quarter of the whole.
 const RESTART_MARGIN_MS: f64 = 16.0;
-/// How long a transfer may take once the outages are over, in shares of what it takes at best.
+/// The longest rest of a transfer after the outages, in multiples of its least time.
 const SLOWNESS: u64 = 3;
-/// How long a control goes on after the first outage.
+/// How long a control continues after the first outage.
 const CONTROL_NS: u64 = OFF_NS + 3 * SECOND;
 /// The longest recording that is read, in bytes.
 const TRACE_BYTES: u64 = 100_000_000;
-/// Where the client's first card goes: it leaves its network, and is in another one later.
+/// The client's first interface leaves its network, and is in another one later.
 const ACTS: [Act; 2] = [Act::Unplug(0), Act::Relocate];
 
 /// The settings.
@@ -47,7 +47,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     outage::KEYS[0],
     outage::KEYS[1],
@@ -73,7 +73,7 @@ impl Scenario for Commute {
         }
     }
 
-    /// What can be read off the figure's third case.
+    /// The values of the figure's third case.
     fn paper(&self, _settings: &Settings) -> Paper {
         const FIGURE: &str = "Figure 4.15, third case";
         Paper::of("Alshalan 2017, section 4.8.3: outages until 100 MB had arrived")
@@ -99,7 +99,7 @@ impl Scenario for Commute {
             tell(ground, stage, &terrain.link, outcome)
         };
         let mut outcome = stage.over_outages(&terrain, &mut story)?;
-        // A recorded link may carry nothing for a while by itself, also just after it came back.
+        // A recorded link may carry nothing for a while by itself, also just after it returned.
         if !is_recorded(stage.settings) {
             outcome.ask(Limit::at_most("restart_ms_max", restart_ms(&usual)));
         }
@@ -136,7 +136,7 @@ fn read_trace(path: &str) -> anyhow::Result<Trace> {
     Trace::parse(&text).with_context(|| format!("{path} is no recording"))
 }
 
-/// The story.
+/// The run.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
@@ -200,7 +200,7 @@ fn mean_rate(pipe: &PipeConfig) -> u64 {
     }
 }
 
-/// What a pipe can carry between two moments, in bytes.
+/// The capacity of a pipe between two moments, in bytes.
 fn capacity(pipe: &PipeConfig, from_ns: u64, to_ns: u64) -> f64 {
     match &pipe.rate {
         Rate::Trace(trace) => trace.capacity_bytes(from_ns, to_ns) as f64,

@@ -1,9 +1,9 @@
-//! `disconnects`: a transfer over a link that goes and comes back, once or more often (Figures
-//! 4.13, 4.14 and 4.16 of Alshalan's thesis).
+//! `disconnects`: a transfer over a link that fails and returns, once or more often (Figures 4.13,
+//! 4.14 and 4.16 of Alshalan's thesis).
 //!
-//! As there, the first outage comes after five seconds, and eight are between two. Every transfer
-//! with outages stands beside one without, over the same tunnel and link, just before it: what is
-//! judged is the goodput over the time that the link was up, the restart included.
+//! As there, the first outage comes after five seconds, with eight seconds between two. Every
+//! transfer with outages is compared with one without, over the same tunnel and link, just before
+//! it. The goodput over the time with a link is judged, including the restart.
 
 use super::deploy::Hold;
 use super::outage::{
@@ -19,21 +19,21 @@ use super::{About, CleanLink, FAMILY, Grid, Key, LOCAL, Outcome, Scenario, Stage
 use crate::emu::{MS, SECOND};
 use crate::ground::{Act, Connections, Cue, Ground, Terrain, Transfer, Trouble};
 
-/// How long the link is up between two, as there.
+/// How long the link is up between two outages, as there.
 const BETWEEN_NS: u64 = 8 * SECOND;
-/// How long a transfer takes at least where nothing goes wrong, in seconds: [`FIRST_NS`] and the
-/// time that counts.
+/// The least length of a transfer without outages, in seconds: [`FIRST_NS`] and the time that
+/// counts.
 const SECONDS: u64 = 36;
 /// The intervals of the rates over time.
 const INTERVAL_NS: u64 = 250 * MS;
-/// How long a transfer may take, in shares of what it takes at best.
+/// The longest transfer, in multiples of its least time.
 const SLOWNESS: u64 = 3;
-/// How long a control goes on after the link is gone for good.
+/// How long a control continues after the link is gone for good.
 const CONTROL_NS: u64 = 3 * SECOND;
 /// Bytes of its transfers, in seconds of the link.
 const CONTROL_SECONDS: u64 = 7;
 
-/// Outages of a cell: how many, and of how many seconds.
+/// Outages of a cell: their number, and the seconds of each.
 const CELLS: &[(u64, u64)] = &[(3, 1), (3, 15), (1, 45)];
 /// The lengths of the full grid, in seconds, once, twice and three times.
 const FULL_S: &[u64] = &[1, 5, 15, 20, 45];
@@ -58,19 +58,19 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// Gain in throughput by holding connections, over the whole time of a transfer, outages included:
+/// Gain in throughput by holding connections, over the whole time of a transfer with its outages:
 /// the mean of all cells, and the cell with three outages of 15 s each.
 const GAIN: &str = "gain_percent";
 const GAIN_3X15S: &str = "gain_3x15s_percent";
 /// Lower bounds of both, in the default grid: 19.0 to 19.6 % and 15.7 to 16.0 % were measured
-/// (seeds 1 to 3). More is not to be had: held connections have 0.99 of the goodput already while
-/// the link is up. The thesis compares with OpenVPN, which is not told of in virtual time.
+/// (seeds 1 to 3). More is impossible: held connections have 0.99 of the goodput already while the
+/// link is up. The thesis compares with OpenVPN, which does not run in virtual time.
 const GAIN_MIN: f64 = 16.0;
 const GAIN_3X15S_MIN: f64 = 13.0;
 /// The outages of the second.
 const OF_3X15S: (u64, u64) = (3, 15);
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &Key::with::<{ outage::KEYS.len() + 2 }>(
     &outage::KEYS,
     &[Key::higher_is_better(GAIN), Key::higher_is_better(GAIN_3X15S)],
@@ -90,7 +90,7 @@ impl Scenario for Disconnects {
         }
     }
 
-    /// Of the figures there is a number in the text for one cell only, and the means of all.
+    /// The text has a figure for one cell only, and the means of all.
     fn paper(&self, _settings: &Settings) -> Paper {
         Paper::of("Alshalan 2017, section 4.8.3, throughput beside OpenVPN's")
             .cite("buffered_3x15s_gain_percent", 54, "%", "section 4.8.3 and Figure 4.13")
@@ -121,7 +121,7 @@ impl Scenario for Disconnects {
         let mut outcome = stage.over_outages(&terrain, &mut |ground, outcome| {
             let mut drawn = Vec::new();
             let told = tell(ground, stage, outcome, &mut drawn);
-            // The first to be told of is Rove.
+            // Rove is the first.
             panels.get_or_insert(drawn);
             told
         })?;
@@ -134,9 +134,8 @@ impl Scenario for Disconnects {
     }
 }
 
-/// Measures what is gained by holding connections: transfers over a Rove that holds them, beside
-/// the same with the same outages over one that holds nothing. As in the thesis the carrier goes
-/// and comes back.
+/// Measures the gain by holding connections: transfers over a Rove that holds them, compared with
+/// the same outages over one that holds nothing. As in the thesis the carrier goes and returns.
 fn gains(stage: &Stage<'_>, terrain: &Terrain, outcome: &mut Outcome) -> anyhow::Result<()> {
     let hold = hold(stage.settings);
     let is_told = stage.entered.is_none() || stage.settings.flag("baseline");
@@ -188,7 +187,7 @@ fn gains(stage: &Stage<'_>, terrain: &Terrain, outcome: &mut Outcome) -> anyhow:
     Ok(())
 }
 
-/// The outages of a cell: how many, and of how many seconds.
+/// The outages of a cell: their number, and the seconds of each.
 const fn outages((count, seconds): (u64, u64)) -> Outages {
     Outages { first_ns: FIRST_NS, count, length_ns: seconds * SECOND, between_ns: BETWEEN_NS }
 }
@@ -197,7 +196,7 @@ fn link(settings: &Settings) -> CleanLink {
     if settings.text("place") == "local" { LOCAL } else { USUAL }
 }
 
-/// The cells to tell of: how many outages, and of how many seconds; a control needs one.
+/// The cells to run: number of outages, and their seconds; a control needs one.
 fn cells(stage: &Stage<'_>) -> Vec<(u64, u64)> {
     let settings = stage.settings;
     match settings.number("outages") {
@@ -211,7 +210,7 @@ fn cells(stage: &Stage<'_>) -> Vec<(u64, u64)> {
     }
 }
 
-/// The story.
+/// The run.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
@@ -250,7 +249,7 @@ fn tell(
     Ok(())
 }
 
-/// One transfer, long enough to have all outages in it.
+/// One transfer that is longer than all outages.
 fn transfer(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,

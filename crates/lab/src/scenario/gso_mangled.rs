@@ -2,15 +2,15 @@
 //! and virtual hosts do.
 //!
 //! Each cell is one connection, to the client or from it, over hosts that mangle one kind of
-//! segmented sends from its beginning on. Its goodput is held against that over the same link with
-//! nothing mangled, from the second on by which the hosts should have fallen back. Both ends are
-//! asked when they fell back.
+//! segmented sends from its beginning on. Its goodput is compared with that over the same link
+//! without the fault, from the second on in which the hosts should have fallen back. Both ends
+//! report when they fell back.
 //!
-//! Then come hosts with sound offload, over links that lose at random, links that lose in bursts,
-//! and links that drop the ends of bursts. Nobody must fall back there.
+//! Other cells have hosts with sound offload, over links with random losses, with bursts of losses,
+//! and with a policer that drops the ends of bursts. Nobody may fall back there.
 //!
-//! In a control nobody looks for mangled sends. In namespaces, where the real binary always does,
-//! the goodput is held against that of a link with twice the rate.
+//! In a control nobody looks for mangled sends. In namespaces the real binary always does; there
+//! the goodput is compared with that of a link with twice the rate.
 
 use super::links::GRID;
 use super::record::Limit;
@@ -22,22 +22,22 @@ use crate::emu::{LinkConfig, Loss, MS, PipeConfig, SECOND};
 use crate::ground::{Connections, Ground, Harm, Mangled, Receiver, Reported, Terrain, Trouble};
 use serde_json::Value;
 
-/// Within what time goodput must be back,
+/// Time within which goodput must be back,
 const BACK_NS: u64 = 2 * SECOND;
-/// and what it must be then, as a share of the goodput with nothing mangled.
+/// and its least value then, relative to the goodput without the fault.
 const GOODPUT_SHARE_MIN: f64 = 0.9;
-/// What looking for mangled sends may cost where none is, as a share.
+/// The least goodput of sound hosts that look for mangled sends, relative to those that do not.
 const HEALTHY_SHARE_MIN: f64 = 0.99;
 
 /// The round trip of the link.
 const ROUND_TRIP_NS: u64 = 20 * MS;
-/// What the lossy link loses each way.
+/// Loss of the lossy link in each direction.
 const LOSS: f64 = 0.05;
-/// Datagrams that a link loses in a row where it loses in bursts.
+/// Mean length of a burst of losses, in datagrams.
 const BURST: f64 = 8.0;
-/// Bytes that may stand before the policed link: it drops what else a burst has.
+/// Bytes that may wait before the policed link: it drops the rest of a burst.
 const POLICED_BYTES: u64 = 20_000;
-/// How long connections over these links last.
+/// Length of connections over these links.
 const SOUND_NS: u64 = 20 * SECOND;
 
 const EVERY_NTH: &str = "every-nth";
@@ -54,7 +54,7 @@ const EVERY: Setting =
     Setting::number("every", 5, (2, 16), "of so many segmented sends one is lost");
 const SECONDS: Setting = Setting::number("seconds", 10, (4, 120), "how long each connection lasts");
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::higher_is_better("goodput_share"),
     Key::lower_is_better("noticed_s"),
@@ -118,17 +118,17 @@ impl Scenario for GsoMangled {
     }
 }
 
-/// The latest notice of all cells; none if nothing was noticed. Where mangled sends cost nothing,
+/// The latest notice of all cells; `None` if nothing was noticed. If mangled sends cost nothing,
 /// nobody has to notice them.
 fn noticed(rows: &[Value]) -> Option<f64> {
     let noticed = rows.iter().filter_map(|row| row.get("noticed_s"));
     max(&noticed.filter_map(Value::as_f64).collect::<Vec<_>>())
 }
 
-/// What one connection had.
+/// The result of one connection.
 struct Had {
     mbps: Option<f64>,
-    /// How long after its beginning the sender fell back.
+    /// Time from its beginning until the sender fell back.
     noticed_s: Option<f64>,
     /// Ends that have fallen back.
     fallbacks: u64,
@@ -153,7 +153,7 @@ impl Cells<'_> {
         Ok(rows)
     }
 
-    /// The kinds of mangled sends that were asked for and can be had here.
+    /// The selected kinds of mangled sends that this backend can make.
     fn kinds(&self) -> Vec<(&'static str, Mangled)> {
         let every = self.stage.settings.number(EVERY.key) as u32;
         let mut kinds =
@@ -167,7 +167,7 @@ impl Cells<'_> {
         kinds
     }
 
-    /// Hosts that mangle, beside hosts that do not.
+    /// Hosts with the fault, compared with hosts without.
     fn mangled(
         &mut self,
         rows: &mut Vec<Value>,
@@ -212,7 +212,7 @@ impl Cells<'_> {
         Ok(())
     }
 
-    /// Hosts that do not mangle, over links that lose.
+    /// Sound hosts, over lossy links.
     fn sound(
         &mut self,
         rows: &mut Vec<Value>,
@@ -246,7 +246,7 @@ impl Cells<'_> {
         rows.push(Value::Object(row));
     }
 
-    /// One connection that lasts so long, over hosts that mangle this from its beginning on.
+    /// One connection of this length, over hosts with this fault from its beginning on.
     fn carry(
         &mut self,
         terrain: &Terrain,
@@ -268,7 +268,7 @@ impl Cells<'_> {
             had.mbps = transfer.and_then(|one| one.mbps_within(BACK_NS, length_ns));
             let fell_back = fallbacks(ground)?;
             had.fallbacks = fell_back.iter().flatten().count() as u64;
-            // Who receives a connection sends little but acknowledgements.
+            // The receiver of a connection sends little but acknowledgements.
             let [client, gateway] = fell_back;
             let sender_ns = if to == Receiver::Client { gateway } else { client };
             let lasted_ns = transfer.map_or(0, |one| one.end_ns - one.start_ns);

@@ -1,10 +1,10 @@
-//! `persist`: open connections outlive a gap in which their server would give them up (Table 4.1 of
+//! `persist`: open connections survive a gap in which their server would give them up (Table 4.1 of
 //! Alshalan's thesis).
 //!
 //! In each gap there are three: a transfer to the client from a server that gives up after six
-//! retransmissions, one to a server that asks a silent client by keep-alives, and one over which
-//! nothing is said while it lasts, whose server asks by keep-alives as well. All three are real
-//! connections at the same time; the transfers go in opposite directions and share nothing.
+//! retransmissions, one to a server that sends keepalives to a silent client, and a silent one
+//! whose server sends keepalives as well. All three are real connections at the same time. The
+//! transfers have opposite directions and share nothing.
 
 use super::outage::{BY, CONGESTION, MODE, Outages, acts, congestion, obituary};
 use super::paper::Paper;
@@ -21,23 +21,23 @@ use crate::ground::{
 const GAPS_S: &[u64] = &[10, 45];
 /// The same on the full grid.
 const GAPS_FULL_S: &[u64] = &[10, 45, 600];
-/// and one more where time costs nothing.
+/// and one more in virtual time.
 const DAY_S: u64 = 86_400;
 /// When the gap begins, after the connections were opened.
 const BEGINS_NS: u64 = 3 * SECOND;
 /// The server's `tcp_retries2`.
 const RETRIES: u32 = 6;
-/// What is said over the connection that is silent in the gap: half of it before, half after.
+/// Bytes over the connection that is silent in the gap: half of them before, half after.
 const WORDS: u32 = 200;
-/// When the second half is said, after the gap.
+/// When the second half is sent, after the gap.
 const AFTERWARDS_NS: u64 = 2 * SECOND;
-/// How long what is left of the transfers may take at least, in shares of what it takes alone.
+/// The longest rest of the transfers, in multiples of its time without other traffic.
 const SLOWNESS: u64 = 4;
-/// How long a control goes on after the link is gone for good.
+/// How long a control continues after the link is gone for good.
 const CONTROL_NS: u64 = 12 * SECOND;
-/// What a restart may take beyond a round trip, in milliseconds: at most 17 over ten seeds in
-/// virtual time, and a fifth of the whole. Where one segment of each connection is sent again in
-/// place of all, it is 43 at least.
+/// The cost of a restart beyond a round trip, in milliseconds: at most 17 over ten seeds in virtual
+/// time, and a fifth of the whole. If one segment of each connection is sent again in place of all,
+/// it is 43 at least.
 const RESTART_MARGIN_MS: f64 = 28.0;
 /// Connections in each gap.
 const CONNECTIONS: usize = 3;
@@ -62,7 +62,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::higher_is_better("cases"),
     Key::higher_is_better("survived"),
@@ -86,7 +86,7 @@ impl Scenario for Persist {
         }
     }
 
-    /// The thesis has two gaps and two directions, and no connection that is silent.
+    /// The thesis has two gaps and two directions, and no silent connection.
     fn paper(&self, _settings: &Settings) -> Paper {
         Paper::of("Alshalan 2017, Table 4.1, local testbed: two gaps, two directions")
             .cite("cases", 4, "transfers", "Table 4.1")
@@ -96,7 +96,7 @@ impl Scenario for Persist {
             .cite("openvpn_survived", 2, "transfers", "Table 4.1")
     }
 
-    /// That no connection was altered is asked of those too that did not survive.
+    /// Connections that did not survive must not be altered either.
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
         let restart_ms = USUAL.round_trips_ms(1.0) + RESTART_MARGIN_MS;
         vec![
@@ -118,13 +118,13 @@ impl Scenario for Persist {
     }
 }
 
-/// The story.
+/// The run.
 fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
     let (mut transfers, mut restart, mut held) = (Vec::new(), Vec::new(), None);
     for seconds in gaps_s(stage, ground.clock()) {
         (stage.tell)(&format!("three connections, and a gap of {seconds} s"));
         let of_gap = gap(ground, stage, seconds * SECOND)?;
-        // Over the last one nobody says anything when the link is back.
+        // The last one has no traffic when the link is back.
         let speaking = of_gap.iter().take(CONNECTIONS - 1);
         restart.extend(speaking.flat_map(Transfer::restart_ms));
         of_gap.iter().filter_map(obituary).for_each(|text| (stage.tell)(&text));
@@ -144,7 +144,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     Ok(())
 }
 
-/// The gaps to tell of; a control needs one.
+/// The gaps to run; a control needs one.
 fn gaps_s(stage: &Stage<'_>, clock: Clock) -> Vec<u64> {
     match (stage.settings.number("gap"), stage.grid) {
         _ if stage.control() => vec![GAPS_S[0]],
@@ -166,15 +166,15 @@ fn gap(
     let bytes = settings.number("megabytes") * 1_000_000;
     let kinds = kinds(bytes, congestion(settings), length_ns);
     let alone_ns = bytes * 8 * SECOND / USUAL.rate;
-    // Whoever doubles the time between two tries may be silent for as long again as the gap was.
+    // A sender that doubles its timeout may be silent for as long again as the gap was.
     let limit_ns = BEGINS_NS + 2 * length_ns + SLOWNESS * alone_ns;
     let limit_ns = if stage.control() { BEGINS_NS + CONTROL_NS } else { limit_ns };
     let script = outage.script(acts(settings), stage);
     Ok(ground.connect(&kinds, limit_ns, &script)?.concat())
 }
 
-/// The connections of one gap. Who sends over the silent one is its client: a server that sends
-/// learns only from its next word that its kernel gave up.
+/// The connections of one gap. The client sends over the silent one: a server that sends learns
+/// only with its next write that its kernel gave up.
 fn kinds(length: u64, congestion: Congestion, gap_ns: u64) -> [Connections; CONNECTIONS] {
     let by_retries = Patience { retries: Some(RETRIES), keeps_alive: false };
     let by_keepalive = Patience { retries: None, keeps_alive: true };

@@ -1,9 +1,9 @@
-//! `priority`: transfers from several servers at once over one link, of which the user prefers one
-//! (Springate and Newman's Multilink VPN, Table 2).
+//! `priority`: transfers from several servers at the same time over one link, of which the user
+//! prefers one (Springate and Newman's Multilink VPN, Table 2).
 //!
-//! In each cell the same transfers are carried twice: once where nobody is preferred, and once
-//! where one server is of the first level and one of the third. Beside the rate of the preferred
-//! one it is measured what all had together: what one gives up, another is to have.
+//! Each cell carries the same transfers twice: once with equal priorities, and once with one server
+//! of the first level and one of the third. Beside the rate of the preferred one, the sum of all is
+//! measured: rate that one transfer gives up must reach another.
 
 use super::links::{GRID, Link};
 use super::outage::congestion;
@@ -16,32 +16,30 @@ use crate::emu::{Loss, SECOND};
 use crate::ground::{Connections, Mode, Receiver, Terrain, Transfer};
 use serde_json::{Value, json};
 
-/// So many times as much as a connection of the next level one of each level is to have, as the
-/// README promises it.
+/// The ratio of one level to the next, as in the README.
 const OF_NEXT_LEVEL: u32 = 4;
-/// The preferred one has so many times what equals have in the mean: as many as the paper's, 328 in
-/// place of 179 kB/s. Its part of two is 0.94 of all in place of a half, which is 1.88. And it has
-/// this part of what it is due by the levels, as all together have of what they had: some is lost
-/// before a sender has settled at what it may.
+/// The least gain of the preferred one over equal priorities: the paper's, 328 in place of 179
+/// kB/s. By the levels its share of two is 0.94 in place of a half, which is 1.88. And the least
+/// part of its due share, and of the earlier sum of all: some is lost before a sender has settled
+/// at its new rate.
 const SHARE_RATIO_MIN: f64 = 1.83;
 const PREFERRED_OF_DUE_MIN: f64 = 0.95;
 const SHARE_OF_ALL_MIN: f64 = 0.95;
-/// What one of the second level has of one of the third: four times as much, give or take a fifth
-/// of either, by which a window is widened at a time. With more the third is held too short.
+/// The rate of the second level relative to the third: four times, give or take a fifth of either,
+/// which is a window's largest step up. With more, the third is limited too much.
 const SECOND_OVER_THIRD: (f64, f64) = (3.2, 5.0);
-/// The beginning of a transfer that does not count: its sender still finds out what there is.
+/// The beginning of a transfer that does not count, because its sender still searches for the rate.
 const FIRST_NS: u64 = 5 * SECOND;
-/// The server that is preferred, the one that others are preferred to, and one of which nobody said
-/// anything.
+/// The preferred server, the one of the lowest level, and one without a level.
 const PREFERRED: u8 = 1;
 const LAST: u8 = 2;
 const UNNAMED: u8 = 0;
-/// What the client is told: first that nobody is preferred, then who is.
+/// The client's priorities: first equal ones, then the preferred one.
 const EQUAL: &[(u8, u8)] = &[(PREFERRED, 2), (LAST, 2)];
 const LEVELS: &[(u8, u8)] = &[(PREFERRED, 1), (LAST, 3)];
 
-/// The cells: which way, over what, between which servers. Where data waits at the entry, which
-/// links that carry together have, the sender shares out what leaves.
+/// The cells: direction, link, and servers. If data waits in the fair queue, which exists in mode
+/// `full`, the sender shares out what it sends.
 const CELLS: &[Cell] = &[
     Cell { to: Receiver::Client, mode: Mode::Backup, link: NEAR, servers: TWO },
     Cell { to: Receiver::Client, mode: Mode::Full, link: FAR, servers: TWO },
@@ -53,7 +51,7 @@ const FAR: Link = Link::of(20, 60);
 const TWO: &[u8] = &[PREFERRED, LAST];
 const THREE: &[u8] = &[PREFERRED, UNNAMED, LAST];
 
-/// The key and the column of what the second level has of the third, where both are told.
+/// The key and the column of the ratio of the second level to the third, if there are both.
 const THIRD: &str = "second_over_third";
 
 /// The settings.
@@ -63,7 +61,7 @@ const SETTINGS: &[Setting] = &[
     Setting::number("seconds", 30, (10, 600), "how long each connection is carried"),
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::higher_is_better("share_ratio"),
     Key::higher_is_better("share_of_all_min"),
@@ -119,7 +117,7 @@ impl Scenario for Priority {
         super::links::bound_ms(&[[NEAR, FAR]])
     }
 
-    /// In the control nobody is preferred the second time, either.
+    /// In the control no server is preferred the second time, either.
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
         let (mut rows, mut intact) = (Vec::new(), true);
@@ -152,15 +150,14 @@ impl Scenario for Priority {
     }
 }
 
-/// The part of all that the first of these servers is due by what the client is told of them, where
-/// each wants all.
+/// The share that the first of these servers is due by the priorities, if each wants all.
 fn due_share(servers: &[u8]) -> Option<f64> {
     let level = |server| LEVELS.iter().find(|(named, _)| *named == server).map_or(2, |(_, at)| *at);
     let weight = |server: &u8| f64::from(OF_NEXT_LEVEL.pow(3 - u32::from(level(*server))));
     Some(servers.first().map(weight)? / servers.iter().map(weight).sum::<f64>())
 }
 
-/// The cells to tell of.
+/// The cells to run.
 fn told(stage: &Stage<'_>) -> Vec<Cell> {
     let transfer = stage.settings.text("transfer");
     let is_told = |cell: &&Cell| match transfer {
@@ -180,7 +177,7 @@ impl Cell {
         format!("{} {way} over {links}, mode {mode}", self.servers.len())
     }
 
-    /// The transfers, one with each server, where the client is told of these levels.
+    /// The transfers, one with each server, with these priorities of the client.
     fn carry(
         &self,
         stage: &Stage<'_>,
@@ -212,7 +209,7 @@ impl Cell {
 
     fn row(&self, stage: &Stage<'_>, equal: &[Transfer], preferring: &[Transfer]) -> Row {
         let to_ns = stage.settings.number("seconds") * SECOND;
-        // Short runs are for tests of the lab: they skip in proportion.
+        // Short runs are tests of the lab: they skip in proportion.
         let from_ns = FIRST_NS.min(to_ns / 3);
         let rates = |transfers: &[Transfer]| -> Option<Vec<f64>> {
             transfers.iter().map(|one| one.mbps_within(from_ns, to_ns)).collect()
@@ -222,7 +219,7 @@ impl Cell {
             [&before, &after].map(|rates| rates.as_ref().map(|all| all.iter().sum::<f64>()));
         let first_after = after.as_ref().and_then(|all| all.first().copied());
         let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
-        // Which of equals has more in a queue that drops its tail is chance: its part is the mean.
+        // In a drop-tail queue, chance decides which of two equals has more: the share is the mean.
         let equal = of_all.map(|all| all / self.servers.len() as f64);
         let preferred_share = share(first_after, of_all_after);
         let mut row = table::row([

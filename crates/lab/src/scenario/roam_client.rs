@@ -1,9 +1,9 @@
 //! `roam-client`: the client changes its address, many times, busy and idle, and once during a
 //! download (Table 3.1 and Figures 3.8 to 3.10 of Alshalan's thesis).
 //!
-//! How long data stands still is measured on a steady one-way flow from the server, which no
-//! congestion control slows down: from the moment the new address was usable to the first
-//! datagram that comes after it. What a TCP download makes of the same move stands beside it.
+//! The pause is measured on a steady one-way flow from the server, without congestion control: from
+//! the moment when the new address is usable to the first datagram after it. The effect of the same
+//! move on a TCP download is measured as well.
 
 use super::deploy::{By, Deployment, openvpn_installed};
 use super::drawn::Draw;
@@ -27,42 +27,42 @@ use std::collections::BTreeMap;
 const PAUSE_NS: u64 = 700 * MS;
 /// Moves of the idle part.
 const IDLE_MOVES: u64 = 5;
-/// How long the tunnel is silent at least before such a move, in real time: long enough that
-/// nothing of the subscription is still under way.
+/// The least silence of the tunnel before such a move, in real time, so that no packet of the
+/// subscription is in flight.
 const IDLE_REAL_NS: u64 = 1_200 * MS;
-/// The same where time costs none: keepalives are due, the previous epoch is gone, and the move is
-/// the first thing that happens.
+/// The same in virtual time: keepalives are due, the previous epoch is gone, and the move is the
+/// first event.
 const IDLE_VIRTUAL_NS: u64 = 600 * SECOND;
-/// How long the server then has something to say.
+/// How long the server then sends.
 const IDLE_SAID_NS: u64 = 500 * MS;
-/// About when the client moves during the download, after its start: as in the thesis.
+/// Approximate time of the client's move during the download, after its start: as in the thesis.
 const MOVE_AT_NS: u64 = 7 * SECOND;
-/// How long a second link is known at least before the first one goes.
+/// How long a second link exists at least before the first one goes.
 const KNOWN_NS: u64 = 1_500 * MS;
-/// The flow in which that happens.
+/// The length of the flow in which that happens.
 const KNOWN_FLOW_NS: u64 = 3 * SECOND;
-/// About when the going is announced.
+/// Approximate time of the announcement.
 const ANNOUNCED_NS: u64 = 800 * MS;
-/// About how long the old link still carries after its routes have gone.
+/// How long the old link still carries after its routes have gone, approximately.
 const NOTICE_NS: u64 = 300 * MS;
-/// How long after the announcement a standstill is put down to it.
+/// A pause this long after the announcement still counts as its effect.
 const BLAMED_NS: u64 = 2 * SECOND;
-/// Moves that others are put through.
+/// Moves in the runs of other programs.
 const BASELINE_MOVES: u64 = 3;
-/// Mean time between two of them for OpenVPN: who only listens is found again by its next
-/// keepalive, 10 s after the one before, and the figure must not end with the next move.
+/// Mean time between two of them for OpenVPN. A client that only receives is found again by its
+/// next keepalive, 10 s after the one before, and the figure must not end with the next move.
 const OPENVPN_PAUSE_NS: u64 = 20 * SECOND;
-/// How long the download may take.
+/// The longest download.
 const TRANSFER_LIMIT_NS: u64 = 300 * SECOND;
-/// The same when the mechanism is broken on purpose: several times what the whole one needs for
-/// [`CONTROL_LENGTH`], so that only the harm can make it fail.
+/// The same if the mechanism is broken on purpose: several times what a working one needs for
+/// [`CONTROL_LENGTH`], so that only the fault can make it fail.
 const CONTROL_LIMIT_NS: u64 = 10 * SECOND;
-/// Bytes of the download then.
+/// Bytes of the download in that case.
 const CONTROL_LENGTH: u64 = 4_000_000;
-/// Moves then.
+/// Moves in that case.
 const CONTROL_MOVES: u64 = 2;
 
-/// Where the thesis prints its figures, and of which testbed.
+/// The place of the thesis' figures, and their testbed.
 const TABLE_3_1: &str = "Table 3.1";
 const LOCAL_TESTBED: &str = "Alshalan 2017, section 3.7.4, local testbed";
 const DISTANT_TESTBED: &str = "Alshalan 2017, section 3.7.4, distant testbed";
@@ -90,7 +90,7 @@ const SETTINGS: &[Setting] = &[
     ),
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better("still_ms_median"),
     Key::lower_is_better("still_ms_max"),
@@ -122,7 +122,7 @@ struct Distance {
     length: u64,
 }
 
-/// The usual link of the place, and the bytes of its download.
+/// The link of the testbed, and the bytes of its download.
 fn place(settings: &Settings) -> (CleanLink, u64) {
     match settings.text("place") {
         "local" => (LOCAL, 200_000_000),
@@ -153,8 +153,8 @@ impl Scenario for RoamClient {
         }
     }
 
-    /// The thesis counts a standstill from the end of the old address, so that its figures contain
-    /// the time in which the system notices: so does `still_with_detection_ms`.
+    /// The thesis counts a pause from the end of the old address, so that its figures include the
+    /// time in which the system notices. `still_with_detection_ms` does the same.
     fn paper(&self, settings: &Settings) -> Paper {
         let is_local = settings.text("place") == "local";
         let [still, signalling] = if is_local { [222, 8] } else { [558, 46] };
@@ -214,20 +214,21 @@ impl Scenario for RoamClient {
     }
 }
 
-/// What may take as long as a move; a control, and the bare link, must not fail by what they do not
-/// measure.
+/// The keys with the limit of a move. A control, and the bare link, must not fail by keys that they
+/// do not measure.
 fn moves_judged(settings: &Settings) -> impl Iterator<Item = &'static str> {
     let idle = (!settings.flag("control")).then_some("idle_still_ms");
     let cut = has_second_link(settings).then_some("cut_down_still_ms");
     ["still_ms_median"].into_iter().chain(idle).chain(cut)
 }
 
-/// Whether a second link is told of. A bare connection has one address: there is none for it.
+/// Whether there is a part with a second link. A bare connection has one address, so there is none
+/// for it.
 fn has_second_link(settings: &Settings) -> bool {
     !settings.flag("control") && !settings.flag("bare")
 }
 
-/// The story.
+/// The run.
 fn tell(telling: &mut Telling<'_>) -> Result<(), Trouble> {
     let moves = telling.stage.settings.number("moves");
     if telling.stage.control() {
@@ -247,8 +248,8 @@ fn tell(telling: &mut Telling<'_>) -> Result<(), Trouble> {
     telling.cut()
 }
 
-/// The same story without a tunnel, and with OpenVPN if it is installed: with fewer moves, because
-/// each may cost OpenVPN a minute, and without the idle ones.
+/// The same without a tunnel, and with OpenVPN if it is installed: with fewer moves, because each
+/// may cost OpenVPN a minute, and without the idle ones.
 fn tell_of_others(
     entered: &Entered,
     stage: &Stage<'_>,
@@ -274,7 +275,7 @@ fn tell_of_others(
     Ok(Baseline::Measured(baselines))
 }
 
-/// The shorter story, with something else than Rove.
+/// The shorter run, with another program than Rove.
 fn tell_of_other(
     entered: &Entered,
     stage: &Stage<'_>,
@@ -292,7 +293,7 @@ fn tell_of_other(
     Ok(outcome.measured)
 }
 
-/// The story as it is told.
+/// The run in progress.
 struct Telling<'a> {
     ground: &'a mut dyn Ground,
     stage: &'a Stage<'a>,
@@ -302,7 +303,7 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    /// A steady flow, and moves every so often.
+    /// A steady flow with repeated moves.
     fn busy(&mut self, moves: u64, pause_ns: u64) -> Result<(), Trouble> {
         (self.stage.tell)(&format!("{moves} moves under a steady flow"));
         let mut rng = Rng::new(self.stage.seed);
@@ -332,8 +333,8 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// Moves while nothing is sent; then the server has something to say at once. Only a client
-    /// that announces its move of its own accord can be reached.
+    /// Moves during silence, after which the server sends at once. Only a client that announces its
+    /// move by itself can be reached.
     fn idle(&mut self, moves: u64) -> Result<(), Trouble> {
         (self.stage.tell)("moves while the tunnel is idle");
         let silence_ns = match self.ground.clock() {
@@ -352,8 +353,8 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// A second link is there before the first one goes, and the going is announced: first the
-    /// routes, later the carrier.
+    /// A second link exists before the first one goes, and that is announced: first the routes go,
+    /// later the carrier.
     fn known_link(&mut self) -> Result<(), Trouble> {
         (self.stage.tell)("a known second link takes over");
         let (mut still, mut lost) = (Vec::new(), 0);
@@ -376,8 +377,8 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// The same without a word: the cable is pulled. Counted from when the client's kernel knew it;
-    /// what was in flight is sent again.
+    /// The same without an announcement: the cable is pulled. Counted from when the client's kernel
+    /// knows it; packets in flight are sent again.
     fn cut(&mut self) -> Result<(), Trouble> {
         (self.stage.tell)("a cut, with a second link known");
         let (mut still, mut lost) = ([Vec::new(), Vec::new()], 0);
@@ -398,14 +399,14 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// Flows to the client and from it, after a second link has been known for a while.
+    /// Flows to the client and from it, after a second link has existed for a while.
     fn with_spare(&mut self, script: &[Cue]) -> Result<Vec<FlowRun>, Trouble> {
         self.ground.act(Act::PlugSpare)?;
         self.ground.pause(self.draw.longer(KNOWN_NS))?;
         let down = Flow::lasting(KNOWN_FLOW_NS);
         let runs = self.ground.flows(&[down, down.upwards()], script)?;
-        // Back to the first card: a client may have an order of its own for its links, and would
-        // leave the second for the first before that is cut.
+        // Back to the first interface: a client may have an order of its own for its links, and
+        // would leave the second for the first before that is cut.
         self.ground.act(Act::ChangeCard)?;
         self.ground.pause(KNOWN_NS)?;
         Ok(runs)

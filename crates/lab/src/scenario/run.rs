@@ -1,4 +1,4 @@
-//! Running a scenario: over seeds, again when the emulator was late, with a verdict at the end.
+//! Runs a scenario over seeds, repeats it if the emulator was late, and prints a verdict.
 
 use super::binary::{Binary, Profile};
 use super::jobs::in_order;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The share of the bound under test that the emulator's p99 lateness may be.
+/// The greatest p99 lateness of the emulator, as a share of the bound under test.
 const LATENESS_SHARE: f64 = 0.1;
 
-/// Where a story is told.
+/// The backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Where {
     /// Real binaries between network namespaces, in real time.
@@ -25,7 +25,7 @@ pub enum Where {
 }
 
 impl Where {
-    /// As it is said on the command line.
+    /// Its name on the command line.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Netns => "netns",
@@ -33,7 +33,7 @@ impl Where {
         }
     }
 
-    /// As it is said in a sentence.
+    /// Its name in a sentence.
     pub(super) const fn in_words(self) -> &'static str {
         match self {
             Self::Netns => "between namespaces",
@@ -42,32 +42,32 @@ impl Where {
     }
 }
 
-/// What was asked for.
+/// The request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Where.
+    /// The backend.
     pub told: Where,
     /// The seeds to run, at least one.
     pub seeds: Vec<u64>,
-    /// Whether a last object stands for all of them.
+    /// Whether a last object summarises all of them.
     pub summarise: bool,
-    /// How much of the grid of conditions to cover.
+    /// The part of the grid to cover.
     pub grid: Grid,
     /// Print JSON objects and nothing else.
     pub json: bool,
     /// Checked settings.
     pub settings: Settings,
-    /// How many seeds are run at once, in virtual time.
+    /// Seeds that run in parallel, in virtual time.
     pub jobs: usize,
-    /// A file that keeps what was measured. What it has is not run again.
+    /// A file that keeps the results. Results in it are not measured again.
     pub keep: Option<PathBuf>,
 }
 
-/// Runs a scenario and prints what it found; returns the exit status of the command: 0 passed, 1
-/// not, 3 void.
+/// Runs a scenario and prints the result; returns the exit status of the command: 0 passed, 1
+/// failed, 3 void.
 ///
 /// # Errors
-/// What kept it from running at all.
+/// The reason why it could not run at all.
 pub fn over_seeds(
     scenario: &dyn Scenario,
     request: &Request,
@@ -108,9 +108,9 @@ impl Bench {
     /// Prepares them for a request.
     ///
     /// # Errors
-    /// A binary, a file or namespaces that cannot be had.
+    /// A binary, a file or namespaces that are missing.
     pub(super) fn open(request: &Request) -> anyhow::Result<Self> {
-        // The build comes before the namespaces: inside them nothing but the lab's network exists.
+        // The build comes before the namespaces, in which only the lab's network exists.
         let rove = binary_under_test(request)?;
         let kept = request.keep.as_deref().map(Kept::open).transpose()?;
         let entered = match request.told {
@@ -147,7 +147,7 @@ impl Bench {
     }
 }
 
-/// The record of a seed of which nothing is known yet.
+/// The record of a seed without results.
 fn begun(scenario: &dyn Scenario, request: &Request, seed: u64, rove: Option<&Binary>) -> Record {
     Record {
         scenario: scenario.about().name,
@@ -174,7 +174,7 @@ fn begun(scenario: &dyn Scenario, request: &Request, seed: u64, rove: Option<&Bi
     }
 }
 
-/// The same with what was measured before.
+/// The same with earlier results.
 fn recalled(mut record: Record, before: &Value, keys: &[Key]) -> anyhow::Result<Record> {
     let (scenario, seed) = (record.scenario, record.seed.unwrap_or_default());
     record
@@ -183,7 +183,7 @@ fn recalled(mut record: Record, before: &Value, keys: &[Key]) -> anyhow::Result<
     Ok(record)
 }
 
-/// Tells the story of one seed, again while the emulator is late.
+/// Runs one seed, again while the emulator is late.
 fn run_seed(
     scenario: &dyn Scenario,
     request: &Request,
@@ -193,7 +193,7 @@ fn run_seed(
 ) -> anyhow::Result<Record> {
     let seed = record.seed.unwrap_or_default();
     let allowed_ms = scenario.bound_ms(&request.settings) * LATENESS_SHARE;
-    // Several are told at once.
+    // Several run in parallel.
     let of = if request.seeds.len() > 1 { format!("seed {seed}: ") } else { String::new() };
     let tell = |text: &str| {
         if !request.json {
@@ -224,7 +224,7 @@ fn run_seed(
     Ok(record)
 }
 
-/// The scenario's own, and that what is under test is alive at the end.
+/// The scenario's own limits, and that the program under test is alive at the end.
 fn limits(scenario: &dyn Scenario, settings: &Settings) -> Vec<Limit> {
     let mut limits = scenario.limits(settings);
     limits.push(Limit::equal(ALIVE.name, true));
@@ -240,8 +240,8 @@ fn too_late(late: &LatenessRecord, allowed_ms: f64) -> String {
     )
 }
 
-/// The binary that the settings name, or the one that belongs to this lab; none for the bare link
-/// and in virtual time, which runs the core that is linked in.
+/// The binary that the settings name, or the one that belongs to this lab; `None` for the bare link
+/// and in virtual time, which runs the linked core.
 fn binary_under_test(request: &Request) -> anyhow::Result<Option<Binary>> {
     if request.told == Where::Virtual || request.settings.flag("bare") {
         return Ok(None);

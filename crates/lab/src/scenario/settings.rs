@@ -1,10 +1,10 @@
-//! `--set key=value`: checked as a whole before anything is touched.
+//! `--set key=value`: all settings are checked before anything changes.
 
 use crate::world::Heuristic;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The most values that are set.
+/// The greatest number of settings.
 const MAX_SETTINGS: usize = 64;
 
 /// Settings that every scenario understands.
@@ -38,7 +38,7 @@ pub const EVERYWHERE: &[Setting] = &[
     ),
 ];
 
-/// The words for a heuristic, that for none first.
+/// The names of heuristics; that for none first.
 const WITHOUT: &[&str] = &{
     let mut words = ["nothing"; Heuristic::NAMES.len() + 1];
     let (_, names) = words.split_at_mut(1);
@@ -49,42 +49,42 @@ const WITHOUT: &[&str] = &{
 /// A key that a scenario understands.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// What people type before the `=`.
+    /// The text before the `=`.
     pub key: &'static str,
-    /// What may stand after it.
+    /// The values after it.
     pub kind: Kind,
-    /// One line on what it does.
+    /// One line of help.
     pub help: &'static str,
 }
 
-/// What a setting may be, and its default.
+/// The kind of a setting, and its default.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// `true` or `false`.
     Flag(bool),
     /// A whole number.
     Number {
-        /// Unless set.
+        /// The default.
         default: u64,
         /// The smallest allowed.
         min: u64,
         /// The greatest allowed.
         max: u64,
     },
-    /// One of some words, the first unless set.
+    /// One of several words; the first is the default.
     Choice(&'static [&'static str]),
     /// Any text.
     Text(&'static str),
 }
 
-/// What was set, checked against what a scenario understands.
+/// The settings, checked against those that a scenario understands.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     known: Vec<Setting>,
     set: BTreeMap<String, String>,
 }
 
-/// What is wrong with a setting; the text names the cure.
+/// The fault of a setting; the text names the cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSetting(String);
 
@@ -104,7 +104,7 @@ impl Setting {
         Self { key, kind: Kind::Number { default, min, max }, help }
     }
 
-    /// One of some words, the first unless set.
+    /// One of several words; the first is the default.
     pub const fn choice(
         key: &'static str,
         words: &'static [&'static str],
@@ -113,7 +113,7 @@ impl Setting {
         Self { key, kind: Kind::Choice(words), help }
     }
 
-    /// Any text; none unless set.
+    /// Any text; empty by default.
     pub const fn text(key: &'static str, help: &'static str) -> Self {
         Self { key, kind: Kind::Text(""), help }
     }
@@ -123,7 +123,7 @@ impl Settings {
     /// Checks `key=value` texts against the common settings and a scenario's own.
     ///
     /// # Errors
-    /// The first text that is not understood, with what would be.
+    /// The first text that is not understood, with the valid ones.
     pub fn parse(own: &[Setting], texts: &[String]) -> Result<Self, BadSetting> {
         if texts.len() > MAX_SETTINGS {
             return Err(BadSetting(format!("more than {MAX_SETTINGS} settings")));
@@ -145,7 +145,7 @@ impl Settings {
         Ok(Self { known, set })
     }
 
-    /// The same with this besides, whether anybody checked it or not.
+    /// The same with this setting, unchecked.
     #[must_use]
     pub(super) fn with(&self, key: &str, value: &str) -> Self {
         let mut other = self.clone();
@@ -153,7 +153,7 @@ impl Settings {
         other
     }
 
-    /// What was set, for the report.
+    /// The settings, for the report.
     pub const fn set(&self) -> &BTreeMap<String, String> {
         &self.set
     }
@@ -203,7 +203,7 @@ impl Setting {
         }
     }
 
-    /// What is wrong with a value, as an instruction.
+    /// The fault of a value, as an instruction.
     fn check(&self, value: &str) -> Result<(), String> {
         match self.kind {
             Kind::Flag(_) if matches!(value, "true" | "false") => Ok(()),

@@ -1,15 +1,15 @@
-//! `shared-bottleneck`: paths that all lead through one queue, and beside them a connection of
-//! somebody who has no tunnel.
+//! `shared-bottleneck`: several paths through one queue, beside a connection of a host without a
+//! tunnel.
 //!
-//! In each cell Rove carries one connection by several paths, in another run by one, and in a third
-//! it goes without a tunnel, as CUBIC: together the paths are to take no more than that one flow
-//! (RFC 6356, section 3), and to leave to the other what it leaves. It takes its time until who
-//! came first and who came last have their shares, so transfers are long and their beginning does
-//! not count; and each is told four times, with round trips a little apart and in both orders, as
-//! chance has a part in what two have who fill one queue.
+//! Each cell has three runs: Rove carries one connection on several paths, on one path, or not at
+//! all (CUBIC). All paths together must take no more than that one flow (RFC 6356, section 3), and
+//! leave to the other what it leaves. It takes time until the first and the last sender have their
+//! shares, so transfers are long and their beginning does not count. Each run is repeated four
+//! times, with slightly different round trips and in both orders, because the shares of two senders
+//! in one queue depend on chance.
 //!
-//! In a control the paths know nothing of each other. In namespaces, where the real binary always
-//! heeds that, each link has a queue of its own in place of the one for all.
+//! In a control the paths know nothing of each other. In namespaces the real binary always couples
+//! them; there, each link has a queue of its own in place of the shared one.
 
 use super::beside::{self, BESIDE, CONGESTION, LINKS_TIMES, MBPS, RTT, STORIES};
 use super::links::{GRID, TRANSFER};
@@ -22,11 +22,11 @@ use crate::ground::{Congestion, Connections, Mode, Route, Spread, Terrain};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What all paths together may take of what one flow takes without a tunnel.
+/// The greatest rate of all paths together, relative to one flow without a tunnel.
 const RATIO_MAX: f64 = 1.3;
-/// What the other one has beside them at least in the mean of all cells, and in each of them, as a
-/// share of what it has beside our connection without a tunnel: paths are sent on as CUBIC sends
-/// where somebody fills the queue. To another of its own kind Reno would leave more, and BBR less.
+/// The other's least rate beside them, in the mean of all cells and in each of them, relative to
+/// its rate beside our connection without a tunnel. Paths use CUBIC's window beside a competitor.
+/// To a sender of its own kind Reno would leave more, and BBR less.
 const LEFT_LEAST: (f64, f64) = (0.85, 0.6);
 /// The beginning of a transfer that does not count.
 const FIRST_NS: u64 = 30 * SECOND;
@@ -39,7 +39,7 @@ struct Paths {
     subflows: u8,
 }
 
-/// Those that are told of, and what they are measured by.
+/// The cases, and the keys that measure them.
 const SEVERAL: &[Paths] = &[
     Paths { name: "2-links", links: 2, subflows: 1 },
     Paths { name: "4-subflows", links: 1, subflows: 4 },
@@ -59,7 +59,7 @@ const SETTINGS: &[Setting] = &[
     STORIES,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better("ratio_to_one_flow"),
     Key::higher_is_better("left_share"),
@@ -125,7 +125,7 @@ impl Scenario for SharedBottleneck {
     }
 }
 
-/// What both have, in Mbit/s.
+/// The rates of both, in Mbit/s.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     mbps: Option<f64>,
@@ -149,15 +149,15 @@ fn row(paths: &Paths, [other, ours]: [Congestion; 2], [all, one, bare]: [&Taken;
     ])
 }
 
-/// Stories beside a connection of this kind.
+/// Runs beside a connection of this kind.
 struct Beside<'a> {
     stage: &'a Stage<'a>,
     other: Congestion,
 }
 
 impl Beside<'_> {
-    /// What our connection takes by these paths, and this, or without a tunnel, in the mean of the
-    /// stories.
+    /// The rate of our connection on these paths with this congestion control, or without a tunnel,
+    /// in the mean of all runs.
     fn take(
         &self,
         by: Option<(Paths, Congestion)>,

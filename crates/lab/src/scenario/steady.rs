@@ -1,8 +1,7 @@
-//! Steady flows, what is done in them, and what befell them: the measure that many stories have in
-//! common.
+//! Steady flows with acts in them: the measurement that many scenarios share.
 //!
-//! Decides what counts as unavoidable: nobody can send again what was on a path that nobody knew to
-//! be dead. Knows no story, and no limit.
+//! This module decides which losses are unavoidable: nobody can retransmit packets on a path that
+//! nobody knew to be down. It knows no scenario, and no limit.
 
 use super::statistics::{max, median};
 use super::{Key, MARGIN_MS, Outcome};
@@ -12,11 +11,11 @@ use crate::ground::{Act, Cue, Flow, FlowRun, Ground, Pings, RoundTrips, Route, T
 /// Round trips before anything happens.
 const PINGS: Pings = Pings { count: 20, interval_ns: 50 * MS };
 
-/// How much longer flows go on where the mechanism is broken on purpose: on a busy machine an act
-/// may take half a second, and what is lost meanwhile is excused.
+/// How much longer flows last if the mechanism is broken on purpose. On a busy machine an act may
+/// take half a second, and losses during it are excused.
 pub(super) const CONTROL_NS: u64 = 2 * SECOND;
 
-/// What [`Steady`] measures.
+/// The keys of [`Steady`].
 pub(super) const KEYS: [Key; 5] = [
     Key::lower_is_better("lost_packets"),
     Key::lower_is_better("lost_beyond_flight"),
@@ -25,7 +24,7 @@ pub(super) const KEYS: [Key; 5] = [
     Key::lower_is_better("in_flight_packets"),
 ];
 
-/// What befell flows.
+/// The results of flows.
 #[derive(Debug)]
 pub(super) struct Steady {
     round_trip_ns: u64,
@@ -36,7 +35,7 @@ pub(super) struct Steady {
 }
 
 impl Steady {
-    /// Nothing yet, on paths with this round trip.
+    /// Empty, for paths with this round trip.
     pub(super) const fn new(round_trip_ns: u64) -> Self {
         Self { round_trip_ns, lost: 0, beyond: 0, flight: 0, still_ms: Vec::new() }
     }
@@ -49,7 +48,7 @@ impl Steady {
             self.flight += flight;
             self.beyond += run.lost.saturating_sub(flight);
         }
-        // What stands still in either direction does.
+        // A pause in either direction counts.
         let still: Vec<Vec<f64>> = runs.iter().map(FlowRun::still_ms).collect();
         let acts = still.iter().map(Vec::len).max().unwrap_or(0);
         let worst = |act: usize| {
@@ -58,15 +57,15 @@ impl Steady {
         self.still_ms.extend((0..acts).filter_map(worst));
     }
 
-    /// Datagrams of a flow that were on a path which nobody could know to be dead: from when it
-    /// died until the new one could be used, and then for a round trip and the margin.
+    /// Datagrams of a flow on a path that nobody could know to be down: from its failure until the
+    /// new one was usable, and then for a round trip and the margin.
     fn in_flight(&self, run: &FlowRun) -> u64 {
         let unknown_ns = self.round_trip_ns + MARGIN_MS * MS;
         let times = run.moments.iter().map(|one| one.done_ns - one.began_ns + unknown_ns);
         times.map(|ns| ns.div_ceil(Flow::INTERVAL_NS)).sum()
     }
 
-    /// Writes down what was measured.
+    /// Writes the measured values.
     pub(super) fn report(self, outcome: &mut Outcome) {
         outcome.count("lost_packets", self.lost);
         outcome.count("lost_beyond_flight", self.beyond);
@@ -77,8 +76,8 @@ impl Steady {
     }
 }
 
-/// The same act so many times, after a pause each that is up to a quarter shorter or longer than
-/// `pause_ns`. With it when a flow should end that has all of them in it.
+/// The same act several times, after a pause of `pause_ns` each, up to a quarter shorter or longer.
+/// Also returns the end of a flow that contains all of them.
 pub(super) fn again_and_again(
     rng: &mut Rng,
     pause_ns: u64,
@@ -94,7 +93,7 @@ pub(super) fn again_and_again(
     (script, pause())
 }
 
-/// Round trips before anything happens: their median is noted as `rtt_ms`.
+/// Round trips before any act: their median is `rtt_ms`.
 pub(super) fn at_rest(ground: &mut dyn Ground, outcome: &mut Outcome) -> Result<(), Trouble> {
     let series = ground.ping(&[Route::Tunnelled], PINGS)?;
     let trips: Vec<f64> = series.iter().flat_map(RoundTrips::milliseconds).collect();
