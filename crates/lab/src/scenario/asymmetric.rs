@@ -1,5 +1,5 @@
-//! `asymmetric`: one connection over two links that have little in common, as people have them.
-//! The split links of Lukaszewski's thesis (Table 3.3) are in `split`.
+//! `asymmetric`: one connection over two links that have little in common, as people have them. The
+//! split links of Lukaszewski's thesis (Table 3.3) are in `split`.
 
 use super::links::{
     self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, FLOWS, GRID, Link, MODE, Pair, SCHEDULER,
@@ -13,7 +13,7 @@ use super::{About, Key, Outcome, Scenario, Stage};
 use crate::ground::{Congestion, Known, Spread};
 use serde_json::{Value, json};
 
-/// The share of the sum that must be there.
+/// The least share of the sum.
 pub(super) const SHARE_OF_SUM_MIN: f64 = 0.90;
 
 /// A slow near link and a fast far one; fibre and DSL, fibre and LTE, two of cable, DSL and LTE,
@@ -29,9 +29,9 @@ pub(super) const PAIRS: &[Pair] = &[
     [Link::recorded("verizon-lte", 5, 50), Link::recorded("tmobile-lte", 16, 50)],
 ];
 
-/// The pair over which QUIC by BBR without losses misses its bounds, and until when.
+/// The pair on which QUIC by BBR without losses misses its bounds, and until when.
 const KNOWN_MISS: (usize, &str) = (0, "until the multipath rework");
-/// The column that says so.
+/// The column of known misses.
 const KNOWN: &str = "known_miss";
 
 const CELLS: Cells = Cells {
@@ -46,7 +46,7 @@ const CELLS: Cells = Cells {
     also: &[(Carried::Quic, Congestion::Bbr, KNOWN_MISS.0, 0)],
 };
 
-/// What is measured at least: of recorded networks beside.
+/// The keys at least, with those of recorded networks.
 const KEYS: &[Key] = &Key::with::<{ links::KEYS_OF_ALL.len() + 3 }>(
     links::KEYS_OF_ALL,
     &[
@@ -120,8 +120,8 @@ impl Scenario for Asymmetric {
             )
     }
 
-    /// What recorded networks offer nobody can foresee: there the better one is the measure, and
-    /// beside it a floor.
+    /// Nobody can predict the rates of recorded networks. There the better link is the measure, and
+    /// a floor.
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let chosen = links::chosen(settings, "pair", PAIRS, name);
         let foreseeable = !chosen.is_some_and(is_recorded);
@@ -143,7 +143,7 @@ impl Scenario for Asymmetric {
     }
 }
 
-/// Says in the row of the cell that is known to miss its bounds that it is.
+/// Marks the row of the cell that is known to miss its bounds.
 fn note_known_miss(rows: &mut [Value]) {
     let (at, until) = KNOWN_MISS;
     let cell = [("pair", name(&PAIRS[at])), ("loss", "0".into()), ("flow", "quic".into())];

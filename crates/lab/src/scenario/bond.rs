@@ -1,8 +1,8 @@
-//! `bond`: one connection over two slow radio links, each way (Table 1 of Multilink VPN).
+//! `bond`: one connection over two slow radio links, in each direction (Table 1 of Multilink VPN).
 //!
-//! The paper's links were two wireless hotspots; of their round trips it says nothing, so they are
-//! those of such networks. What it calls a speed test are connections side by side; here one alone
-//! is to have what both links carry.
+//! The paper's links were two wireless hotspots. It does not name their round trips, so these are
+//! typical ones. Its speed test is several connections side by side; here one alone must get the
+//! rate of both links.
 
 use super::links::{
     self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, KEYS_OF_ALL, Link, MODE, Pair,
@@ -17,17 +17,17 @@ use super::{About, Key, Outcome, Scenario, Stage};
 use crate::ground::{Known, Receiver, Spread};
 use serde_json::{Value, json};
 
-/// Why there is no figure of a cell.
+/// The reason why a cell has no figure.
 const NOT_ASKED: &str = "the cell to it without loss was not asked for";
-/// The share of the sum that must be there.
+/// The least share of the sum.
 const SHARE_OF_SUM_MIN: f64 = 0.95;
-/// How many times as much one connection must have as by the better link alone, to the client and
-/// from it. The paper's speed test had 1.29 and 1.82 times as much, the latter more than its links
-/// together (1.81); over ten seeds in virtual time here it is 1.526 and 1.77 at least.
+/// The least rate of one connection relative to the better link alone, to the client and from it.
+/// The paper's speed test had 1.29 and 1.82, the latter more than its links together (1.81). Over
+/// ten seeds in virtual time the least here is 1.526 and 1.77.
 const GAINS: [(&str, &str, f64); 2] =
     [("gain_down_min", "client", 1.45), ("gain_up_min", "server", 1.68)];
 
-/// The paper's, by what the speed test found on each: to the client, and from it.
+/// The paper's links, by the speed test on each: to the client, and from it.
 const PAIRS: &[Pair] = &[[Link::of_kbps([6_210, 1_860], 20), Link::of_kbps([3_350, 2_310], 40)]];
 
 const CELLS: Cells = Cells {
@@ -42,13 +42,13 @@ const CELLS: Cells = Cells {
     also: &[],
 };
 
-/// Goodput of Multilink's schedulers to the client without loss, over that of the better link alone
-/// and over each other. `latency` uses the link of the lowest latency, `rate` counts bytes.
+/// Goodput of Multilink's schedulers to the client without loss, relative to the better link alone
+/// and to each other. `latency` uses the link with the lowest latency, `rate` counts bytes.
 const LATENCY_OVER_BEST: &str = "latency_over_best";
 const RATE_OVER_BEST: &str = "rate_over_best";
 const LATENCY_OVER_RATE: &str = "latency_over_rate";
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &Key::with::<{ KEYS_OF_ALL.len() + 7 }>(
     KEYS_OF_ALL,
     &[
@@ -148,7 +148,7 @@ impl Scenario for Bond {
     }
 }
 
-/// Measures what Multilink's schedulers have, where the better link alone has so many Mbit/s.
+/// Measures Multilink's schedulers; the better link alone has this rate in Mbit/s.
 fn schedulers(
     stage: &Stage<'_>,
     best_mbps: Option<f64>,

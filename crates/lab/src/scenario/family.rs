@@ -1,4 +1,4 @@
-//! `family`: the client goes from a network that has IPv4 only to one that has IPv6 only, and back.
+//! `family`: the client moves from a network with IPv4 only to one with IPv6 only, and back.
 
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -49,7 +49,7 @@ impl Scenario for FamilyChange {
     }
 }
 
-/// The story.
+/// The run.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,

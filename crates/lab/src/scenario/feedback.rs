@@ -1,21 +1,21 @@
-//! What it costs to tell the other end of the tunnel what arrived, for each byte that did.
+//! The cost of feedback, relative to the received bytes.
 
 use super::record::Limit;
 use crate::ground::Reported;
 
-/// The key of the most that it costs in any cell, in per cent.
+/// The key of the greatest cost in any cell, in per cent.
 pub(super) const MOST: &str = "feedback_percent_max";
-/// What it may cost: the README promises a hundredth of what fills the links, at most.
+/// The greatest cost: the README promises at most a hundredth of the traffic on full links.
 pub(super) const PERCENT_MAX: f64 = 1.0;
 
-/// What must hold where links are filled.
+/// The limit on full links.
 pub(super) fn limit() -> Limit {
     Limit::at_most(MOST, PERCENT_MAX)
 }
 
-/// What it cost between two moments, in per cent: layer-3 bytes of datagrams that only told what
-/// arrived, by the UDP payload that did, which is a little less than what there was on the wire.
-/// None where nothing came, or nobody said so.
+/// The cost between two moments, in per cent: layer-3 bytes of datagrams with nothing but feedback,
+/// relative to the received UDP payload, which is a little less than the bytes on the wire. `None`
+/// if nothing arrived, or nobody counted.
 pub(super) fn percent(before: &[Reported], after: &[Reported]) -> Option<f64> {
     let sum = |all: &[Reported], of: fn(&Reported) -> u64| all.iter().map(of).sum::<u64>();
     let grown = |of| sum(after, of).saturating_sub(sum(before, of)) as f64;

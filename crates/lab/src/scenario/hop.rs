@@ -1,8 +1,9 @@
 //! `hop`: the gateway changes its address every five seconds for a minute, under load.
 //!
-//! Each time it has the new address beside the old one, tells every client, and gives the old one
-//! up about a second later. Or, with `announced=false`, as a host does whose network gives it
-//! another address: the old one is gone at once, and nobody was told. Nothing filters on the way.
+//! Each time it has the new address beside the old one, informs every client, and gives the old one
+//! up about a second later. With `announced=false` it acts like a host that gets another address
+//! from its network: the old one is gone at once, and nobody was informed. Nothing filters on the
+//! way.
 
 use super::drawn::Draw;
 use super::record::Limit;
@@ -14,11 +15,11 @@ use crate::ground::{Act, Cue, Edge, Flow, Ground, Terrain, Trouble};
 
 /// Time between two hops.
 const PAUSE_NS: u64 = 5 * SECOND;
-/// About how long both addresses are there when clients are told.
+/// Approximate time with both addresses, if clients are informed.
 const BOTH_NS: u64 = SECOND;
 /// When the first comes; up to half as much later.
 const FIRST_NS: u64 = SECOND;
-/// How long after the last the flows go on.
+/// How long the flows continue after the last.
 const AFTERWARDS_NS: u64 = 2 * SECOND;
 
 /// The settings.
@@ -63,7 +64,7 @@ impl Scenario for Hop {
     }
 }
 
-/// The story.
+/// The run.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,

@@ -1,11 +1,10 @@
-//! `idle`: what a session costs in which nobody says anything (Figure 3.11 of Alshalan's thesis):
-//! behind a NAT box that forgets after 120 s, behind one that forgets after 30 s, and with an
-//! address of the Internet's own.
+//! `idle`: the cost of a session without traffic (Figure 3.11 of Alshalan's thesis): behind a NAT
+//! that forgets after 120 s, behind one that forgets after 30 s, and with a public address.
 //!
-//! Silence alone is no merit: after it the server has something to say, and must reach the client
-//! at once. In virtual time the day passes. In real time it is reckoned from a part of it: the
-//! first minute is what the thesis listened to, then the client learns how long the box remembers,
-//! and what it costs from then on is listened to for many times as long: an hour and a half in all.
+//! Silence alone is no merit: after it the server sends, and must reach the client at once. In
+//! virtual time the whole day passes. In real time the day is extrapolated from a part: the first
+//! minute, as in the thesis; then the client learns how long the NAT keeps a mapping; then the
+//! steady cost, over a period many times as long. All together take an hour and a half.
 
 use super::drawn::Draw;
 use super::paper::Paper;
@@ -17,14 +16,14 @@ use crate::ground::{Act, Clock, Edge, Flow, Ground, Terrain, Trouble};
 
 /// A day in seconds.
 const DAY_S: u64 = 86_400;
-/// How long at least after it was set up the session has to come to rest.
+/// The least time after its start in which the session comes to rest.
 const SETTLING_NS: u64 = 4 * SECOND;
-/// How long the server then has something to say.
+/// How long the server then sends.
 const SAID_NS: u64 = 500 * MS;
 /// The most bytes of a day behind a box that forgets after 120 s, after 30 s, and without one.
 const BYTES_MAX: [u64; 3] = [60_000, 250_000, 0];
 
-/// The networks, with the key that each is told under.
+/// The networks, each with its key.
 const CASES: [(&str, Edge); 3] = [
     ("bytes_per_day_nat", behind_nat(120 * SECOND)),
     ("bytes_per_day_nat_30", behind_nat(30 * SECOND)),
@@ -45,7 +44,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better("bytes_per_day_nat"),
     Key::lower_is_better("bytes_per_day_nat_30"),
@@ -86,7 +85,7 @@ impl Scenario for Idle {
         limits.chain([Limit::equal("lost_afterwards", 0)]).collect()
     }
 
-    /// Nothing here is a matter of milliseconds.
+    /// No limit here is a matter of milliseconds.
     fn bound_ms(&self, _settings: &Settings) -> f64 {
         (SAID_NS / MS) as f64
     }
@@ -115,7 +114,7 @@ const fn behind_nat(expiry_ns: u64) -> Edge {
     Edge::Nat { filtering: Filtering::Port, expiry_ns }
 }
 
-/// The story in one network; how much was lost in the end.
+/// The run in one network; returns the datagrams lost at its end.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,

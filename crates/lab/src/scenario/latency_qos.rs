@@ -1,9 +1,8 @@
-//! `latency-qos`: questions and answers of which the user has said that they have to be early,
-//! beside connections that take all that two links have (the second Table 2 of Springate and
-//! Newman's Multilink VPN).
+//! `latency-qos`: requests and replies for which the user asks low latency, beside connections that
+//! take all of two links (the second Table 2 of Springate and Newman's Multilink VPN).
 //!
-//! As in the paper the mean is held against that of the same without a word of the user; in the
-//! first cell, which is the paper's.
+//! As in the paper, the mean is compared with that without the user's setting; in the first cell,
+//! which is the paper's.
 
 use super::calls::{self, Cell, LOAD, SECONDS};
 use super::links::Link;
@@ -16,17 +15,17 @@ use crate::emu::MS;
 use crate::ground::{Mode, Talk};
 use serde_json::json;
 
-/// What nobody would take for something that has to be early: it is long, and UDP of no kind.
+/// Nothing shows that it needs low latency: it is long, and UDP of no known kind.
 const TALK: Talk = Talk::Echo { every_ns: 20 * MS, bytes: 700 };
 
-/// What the mean may be of that without: the paper's 11.74 ms of 23.03.
+/// The greatest mean relative to that without: the paper's 11.74 ms of 23.03.
 const AVERAGE_RATIO_MAX: f64 = 0.51;
 
-/// Upper bound of the round trips' standard deviation in milliseconds: the paper's mdev. 0.38 were
-/// measured, and 0.69 where the user does not name the destination.
+/// Upper bound of the round trips' standard deviation in milliseconds: the paper's mdev. 0.38 was
+/// measured, and 0.69 without the user's setting.
 const MDEV_MS_MAX: f64 = 0.47;
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &Key::with::<{ calls::KEYS.len() + 7 }>(
     calls::KEYS,
     &[
@@ -43,8 +42,8 @@ const KEYS: &[Key] = &Key::with::<{ calls::KEYS.len() + 7 }>(
 /// The columns of the first cell that are keys as well.
 const WITH: [&str; 3] = ["average_ms", "max_ms", "mdev_ms"];
 
-/// The paper's links have 11 and some 35 ms. Then the nearer one loses some, and by the other it
-/// would be 12 ms later one way.
+/// The paper's links have 11 and some 35 ms. Then the nearer one is lossy, and the other one would
+/// be 12 ms later one way.
 const CELLS: &[Cell] = &[
     Cell { pair: [link(20, 11), link(20, 35)], loss: 0.0 },
     Cell { pair: [link(20, 35), link(20, 11)], loss: 0.0 },
@@ -52,7 +51,7 @@ const CELLS: &[Cell] = &[
     Cell { pair: [link(50, 11), link(20, 35)], loss: 0.02 },
 ];
 
-/// The setting of the links.
+/// The links.
 const LINKS: Setting =
     Setting::choice("links", &["all", "lossless"], "whether there are some that lose packets");
 /// The settings.
@@ -107,7 +106,7 @@ impl Scenario for LatencyQos {
         calls::OVER_IDLE_MS
     }
 
-    /// In the control nobody has said that they have to be early.
+    /// In the control nobody asks for low latency.
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let lossless = |cell: &Cell| cell.loss <= 0.0;
         let cells: Vec<_> = match stage.settings.text("links") {

@@ -1,8 +1,8 @@
 //! `many-flows`: hundreds of connections are suspended and resumed at once.
 //!
-//! Half of them carry something to the client, half to the server, each a little every half second,
-//! so that the link has room for all: what is measured is how soon each of them carries again after
-//! an outage. What waited for the link has to pass it first, and that time is allowed.
+//! Half of them send to the client, half to the server, each a little every half second, so that
+//! the link has room for all. Measured is the time until each of them carries again after an
+//! outage. The packets that waited for the link have to pass it first, and that time is allowed.
 
 use super::outage::{BASELINE, BY, MODE, Outages, acts, restart_ms};
 use super::record::Limit;
@@ -14,18 +14,18 @@ use crate::ground::{Connections, Ground, Pace, Receiver, Transfer, Trouble};
 
 /// When the outage begins, after the connections were opened.
 const BEGINS_NS: u64 = 4 * SECOND;
-/// How long the connections go on after it.
+/// How long the connections continue after it.
 const AFTERWARDS_NS: u64 = 4 * SECOND;
-/// Bytes that each says at a time.
+/// Bytes that each sends at a time.
 const PIECE_BYTES: u32 = 100;
 /// Time between two pieces.
 const PIECE_NS: u64 = 500 * MS;
 /// Bytes around each piece, at most: those of the tunnel, and IP and TCP headers twice.
 const HEADERS: u64 = 120;
-/// How long a connection may be silent after the outage before it counts as dead, in shares of the
-/// outage; and at least so long.
+/// How long a connection may be silent after the outage before it counts as dead, in multiples of
+/// the outage; and at least this long.
 const SILENCE: (u64, u64) = (2, 20 * SECOND);
-/// How long a control goes on after the link is gone for good.
+/// How long a control continues after the link is gone for good.
 const CONTROL_NS: u64 = 6 * SECOND;
 
 /// The settings.
@@ -38,7 +38,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::higher_is_better("connections"),
     Key::higher_is_better("survived"),
@@ -86,15 +86,15 @@ fn each_way(settings: &Settings) -> u64 {
     settings.number("connections") / 2
 }
 
-/// What the last of them may take to carry again: what any restart may, and the time in which the
-/// link carries what has waited for it, piece by piece at worst.
+/// The longest restart of the last of them: that of any restart, and the time in which the link
+/// carries the waiting packets, one by one at worst.
 fn allowed_ms(settings: &Settings) -> f64 {
     let pieces = (settings.number("seconds") * SECOND).div_ceil(PIECE_NS) * each_way(settings);
     let bits = pieces * (u64::from(PIECE_BYTES) + HEADERS) * 8;
     restart_ms(&USUAL) + (bits * 1_000 / USUAL.rate) as f64
 }
 
-/// The story.
+/// The run.
 fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
     let settings = stage.settings;
     let length_ns = settings.number("seconds") * SECOND;

@@ -1,4 +1,4 @@
-//! `mesh`: one connection over four links to a gateway that is known by two addresses.
+//! `mesh`: one connection over four links to a gateway with two addresses.
 
 use super::links::{
     self, CONGESTION, Carried, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS, TRANSFER,
@@ -9,10 +9,10 @@ use super::settings::{Setting, Settings};
 use super::{About, Outcome, Scenario, Stage};
 use crate::ground::{Known, Spread};
 
-/// The share of the sum that must be there.
+/// The least share of the sum.
 const SHARE_OF_SUM_MIN: f64 = 0.90;
 
-/// Four that are alike, and fibre beside DSL, LTE and a far one.
+/// Four equal links; and fibre, DSL, LTE and a link with a long round trip.
 const MESHES: &[[Link; 4]] = &[
     [Link::of(10, 20); 4],
     [Link::of(50, 10), Link::of(20, 30), Link::of(10, 60), Link::of(10, 40)],

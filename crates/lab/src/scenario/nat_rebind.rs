@@ -1,8 +1,8 @@
-//! `nat-rebind`: the NAT box before the client gives its mappings other ports, or starts anew with
-//! another address, while data flows and while nothing does.
+//! `nat-rebind`: the NAT before the client gives its mappings other ports, or restarts with another
+//! address, with and without traffic.
 //!
-//! No event of the kernel's tells the client. Whatever it sends next tells the gateway; so data
-//! stands still for the round trip in which the first datagram goes there and the first comes back.
+//! No event of the kernel informs the client, and its next packet informs the gateway. So data
+//! pauses for the round trip in which the first datagram arrives there and the first one returns.
 
 use super::drawn::Draw;
 use super::record::Limit;
@@ -15,26 +15,26 @@ use crate::ground::{
     Act, Clock, Cue, Edge, Flow, Ground, Pings, RoundTrips, Route, Terrain, Trouble,
 };
 
-/// Round trip of the client's own link in nanoseconds, before each seed's draw: the box is near.
+/// Round trip of the client's own link in nanoseconds, before each seed's draw: the NAT is near.
 const LINK_NS: u64 = 2 * MS;
-/// The way from the box to the gateway, in nanoseconds, before the same.
+/// One-way delay from the NAT to the gateway, in nanoseconds, before the same.
 const BEYOND_NS: u64 = 19 * MS;
-/// How long the box keeps what nobody uses: the lower end of what RFC 4787 asks for.
+/// Lifetime of an unused NAT mapping: the lower end of RFC 4787.
 const EXPIRY_NS: u64 = 120 * SECOND;
 /// Mean time between two changes; each is up to a quarter shorter or longer.
 const PAUSE_NS: u64 = 800 * MS;
-/// How often a client that only listens is sent something: a radio, or notifications.
+/// Time between two packets for a client that only receives: a radio, or notifications.
 const LISTENED_EVERY_NS: u64 = 100 * MS;
-/// How soon its box loses the mapping again. What came in between is too short for a stream.
+/// Time until its NAT loses the mapping again. The packets in between are too few for a stream.
 const LISTENED_AGAIN_NS: u64 = 2_000 * MS;
-/// The longest silence for such a client after its box lost the mapping, in milliseconds. The
-/// client then has nothing to send that would make a new one, so it has to notice the silence.
+/// The longest silence for such a client after its NAT lost the mapping, in milliseconds. The
+/// client has nothing to send that would make a new one, so it has to notice the silence.
 const LISTENER_MS: u64 = 5_000;
-/// How long the tunnel is silent around an idle change at least, in real time.
+/// The least silence of the tunnel around an idle change, in real time.
 const IDLE_REAL_NS: u64 = 1_200 * MS;
-/// The same where time costs none.
+/// The same in virtual time.
 const IDLE_VIRTUAL_NS: u64 = 600 * SECOND;
-/// What the client then asks.
+/// The pings that the client then sends.
 const ASKED: Pings = Pings { count: 20, interval_ns: 50 * MS };
 
 /// The settings.
@@ -59,7 +59,7 @@ const SETTINGS: &[Setting] = &[
     ),
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &{
     let [a, b, c, d, e] = steady::KEYS;
     let still = Key::lower_is_better("idle_still_ms");
@@ -121,7 +121,7 @@ fn terrain(draw: &mut Draw) -> Terrain {
     Terrain { edge, beyond_ns: draw.about(BEYOND_NS), ..Terrain::of(link) }
 }
 
-/// The story.
+/// The run.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
@@ -150,8 +150,8 @@ fn tell(
     idle(ground, stage, draw, outcome)
 }
 
-/// A restart of the box while the client only listens. The client misses a stream only after the
-/// stream has lasted for some seconds.
+/// A restart of the NAT while the client only receives. The client notices the end of a stream only
+/// if the stream has lasted for some time.
 fn listen(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
@@ -170,7 +170,7 @@ fn listen(
     Ok(())
 }
 
-/// Changes while nothing flows; then the client asks something.
+/// Changes without traffic; then the client sends pings.
 fn idle(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
@@ -199,7 +199,7 @@ fn idle(
     Ok(())
 }
 
-/// From the first question to the first answer, in milliseconds; where none came, to the end.
+/// Time from the first ping to the first reply, in milliseconds; to the end if there is none.
 fn first_answer_ms(trips: &RoundTrips) -> f64 {
     let answers = trips.0.iter().zip(0u64..);
     let answers = answers.filter_map(|(trip, number)| Some(number * ASKED.interval_ns + (*trip)?));

@@ -1,9 +1,9 @@
-//! `restart-gateway`: the gateway's process is gone for a second, killed or ended in order, while
-//! data flows both ways and while something is downloaded.
+//! `restart-gateway`: the gateway's process is gone for a second, killed or stopped, while data
+//! flows in both directions and during a download.
 //!
-//! What is sent to a process that is not there is lost to whoever does not send it again. What is
-//! measured is what comes after: every client is back within one handshake, which a notice of the
-//! new process begins and no time-out.
+//! Packets to a missing process are lost unless their sender retransmits them. Measured is the time
+//! after it: every client is back within one handshake, which begins with a notice of the new
+//! process and not with a timeout.
 
 use super::drawn::Draw;
 use super::record::Limit;
@@ -14,11 +14,11 @@ use crate::arrivals::Gap;
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Cue, Download, Flow, FlowRun, Ground, Trouble};
 
-/// About how long the gateway is gone.
+/// How long the gateway is gone, approximately.
 const GONE_NS: u64 = SECOND;
 /// When it goes, after the flows began; up to half as much later.
 const GOES_NS: u64 = 500 * MS;
-/// How long it is waited for afterwards: longer than any time-out of the session's.
+/// How long it is awaited afterwards: longer than any timeout of the session.
 const AFTERWARDS_NS: u64 = 7 * SECOND;
 /// Bytes of the download.
 const LENGTH: u64 = 5_000_000;
@@ -36,7 +36,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better("lost_packets"),
     Key::lower_is_better("lost_beyond_absence"),
@@ -81,14 +81,14 @@ impl Scenario for RestartGateway {
     }
 }
 
-/// What one handshake takes that a notice begins: half a round trip until the notice is there, one
-/// for the handshake, half until the gateway hears data under the new keys, half until the client
-/// hears it; and the margin of every move.
+/// The time of one handshake that a notice begins: half a round trip until the notice arrives, one
+/// for the handshake, half until the gateway receives data under the new keys, half until the
+/// client receives it; and the margin of every move.
 fn back_ms(link: &CleanLink) -> f64 {
     link.round_trips_ms(2.5) + MARGIN_MS as f64
 }
 
-/// The story.
+/// The run.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
@@ -104,7 +104,7 @@ fn tell(
         let goes_ns = GOES_NS + rng.below(GOES_NS / 2);
         let mut script = script(goes_ns, draw.about(GONE_NS), end);
         if stage.control() {
-            // It is there again, and the client's network is gone.
+            // The gateway is there again, and the client's network is gone.
             script.insert(1, Cue::at(goes_ns + 1, Act::Swallow(0)));
         }
         let back_ns = script.last().map_or(goes_ns, |back| back.at_ns);
@@ -130,7 +130,7 @@ fn script(goes_ns: u64, gone_ns: u64, end: Act) -> Vec<Cue> {
     vec![Cue::at(goes_ns, end), Cue::at(goes_ns + gone_ns, Act::StartGateway)]
 }
 
-/// Datagrams of a flow that were sent while there was no gateway that knew its client.
+/// Datagrams of a flow that were sent while no gateway knew its client.
 fn absent_for(run: &FlowRun, link: &CleanLink) -> u64 {
     let (Some(gone), Some(back)) = (run.moments.first(), run.moments.last()) else { return 0 };
     let absent_ns = back.done_ns - gone.began_ns;

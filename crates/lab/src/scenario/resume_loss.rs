@@ -1,9 +1,9 @@
-//! `resume-loss`: what a steady flow of 1 Mbit/s loses while the client moves once to five times
-//! (Figure 3.13 of Alshalan's thesis), by moves that are announced and by moves that are not.
+//! `resume-loss`: losses of a steady flow of 1 Mbit/s while the client moves once to five times
+//! (Figure 3.13 of Alshalan's thesis), with and without an announcement.
 //!
-//! An announced move: a second link is known, the routes of the first one go, it carries for
-//! about another 300 ms, and is gone; the next such move goes back. One that is not: the address is
-//! gone before there is another.
+//! An announced move: a second link exists, the routes of the first one go, it carries for about
+//! another 300 ms, and is gone. The next such move goes back. Without an announcement, the address
+//! is gone before there is another.
 
 use super::drawn::Draw;
 use super::paper::Paper;
@@ -15,20 +15,20 @@ use super::{About, CleanLink, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Cue, Flow, Ground, Harm, Trouble};
 
-/// Mean time between two moves that nobody announces; each is up to a quarter shorter or longer.
+/// Mean time between two moves without an announcement; each is up to a quarter shorter or longer.
 const PAUSE_NS: u64 = 800 * MS;
-/// About how long a second link is known before the first one's going is announced.
+/// How long a second link exists before the first one's departure is announced, approximately.
 const KNOWN_NS: u64 = SECOND;
-/// About how long the old link still carries after its routes have gone.
+/// How long the old link still carries after its routes have gone, approximately.
 const NOTICE_NS: u64 = 300 * MS;
-/// About how long after it has gone the next one is looked for.
+/// Time after its departure until the next one is connected, approximately.
 const REST_NS: u64 = 500 * MS;
 
 /// The settings.
 const SETTINGS: &[Setting] =
     &[Setting::number("moves", 5, (1, 5), "the most moves of a run"), FAMILY];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &{
     let [a, b, c, d, e] = steady::KEYS;
     [
@@ -90,7 +90,7 @@ impl Scenario for ResumeLoss {
     }
 }
 
-/// The story.
+/// The run.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
@@ -117,7 +117,7 @@ fn tell(
     if stage.control() { Ok(()) } else { announced(ground, stage, draw, outcome) }
 }
 
-/// The same with moves that are announced.
+/// The same with announced moves.
 fn announced(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,

@@ -1,14 +1,14 @@
-//! `roam-gateway`: the gateway changes its address while its clients say nothing (Figure 3.12 of
-//! Alshalan's thesis); how long until the last of them is reached again.
+//! `roam-gateway`: the gateway changes its address while its clients are silent (Figure 3.12 of
+//! Alshalan's thesis). Measured is the time until the last of them is reached again.
 //!
-//! From the change on, the server calls every client every 10 ms. Announced, the gateway has the
-//! new address beside the old one and tells every client; about a second later the old one is gone
-//! and the calls are made. Not announced, the old one is gone at once, and its name stands for the
-//! new one.
+//! From the change on, the server calls every client every 10 ms. If the change is announced, the
+//! gateway has the new address beside the old one and informs every client. About a second later
+//! the old one is gone, and the calls begin. If it is not, the old one is gone at once, and the
+//! gateway's name resolves to the new one.
 //!
-//! Behind a box that filters, a client that was told nothing cannot be reached before it notices by
-//! itself. Either it says a word of its own a second later, to which nobody answers: then the time
-//! counts from there. Or it says nothing, until a keepalive goes unanswered.
+//! Behind a NAT that filters, an uninformed client cannot be reached before it notices by itself.
+//! Either it sends a packet of its own a second later, which nobody answers, and the time counts
+//! from there. Or it sends nothing, until a keepalive stays unanswered.
 
 use super::drawn::Draw;
 use super::paper::Paper;
@@ -19,7 +19,7 @@ use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Filtering, LinkConfig, MS, SECOND};
 use crate::ground::{Act, Called, Calling, Clock, Edge, Ground, Known, Terrain, Trouble};
 
-/// How long a NAT box keeps what nobody uses.
+/// Lifetime of an unused NAT mapping.
 const EXPIRY_NS: u64 = 120 * SECOND;
 /// The longest pause between two keepalives behind a box that forgets after [`EXPIRY_NS`], and the
 /// pause before a client begins to learn that, in milliseconds
@@ -27,30 +27,30 @@ const EXPIRY_NS: u64 = 120 * SECOND;
 const INTERVALS_MS: (u64, u64) = (EXPIRY_NS / MS * 95 / 100, 25_000);
 /// A client begins to learn with the second keepalive.
 const LEARNS_S: u64 = 50;
-/// From a keepalive without an answer until the client is reached, in milliseconds: a time-out, a
-/// second of challenges, a handshake, and the pause between two calls.
+/// Time from an unanswered keepalive until the client is reached, in milliseconds: a timeout, a
+/// second of challenges, a handshake, and the time between two calls.
 const NOTICED_MS: u64 = 3_000;
-/// Within what time the last client must be reached, in milliseconds.
+/// Time within which the last client must be reached, in milliseconds.
 const LAST_MS: u64 = 1_000;
 /// How often the server calls, and for how long.
 const CALLS: (u64, u64) = (10 * MS, 3 * SECOND);
-/// Between namespaces so many clients are called so often; more are called more rarely, because two
-/// processors run two programs for each.
+/// Between namespaces up to this number of clients is called so often. More are called less often,
+/// because two processors run two programs for each.
 const CALLED_OFTEN: u64 = 40;
-/// Where only keepalives tell clients that the gateway is gone: how often it calls, and for how
-/// long beyond the longest pause between two of them.
+/// If only keepalives show that the gateway is gone: time between two calls, and time of the calls
+/// beyond the longest pause between two keepalives.
 const CALLS_TO_SILENT: (u64, u64) = (SECOND, 10 * SECOND);
-/// How long clients are quiet before the move at least, in seconds: a name that was asked for when
-/// a client came is not asked for again within 5 s.
+/// The least silence of clients before the move, in seconds: a name that was resolved when a client
+/// came is not resolved again within 5 s.
 const QUIET_S: u64 = 6;
-/// When clients say a word of their own after they could not be reached.
+/// When clients send a packet of their own, after they could not be reached.
 const WORD_NS: u64 = SECOND;
-/// About how long both addresses are there when clients are told.
+/// Approximate time with both addresses, if clients are informed.
 const BOTH_NS: u64 = SECOND;
-/// The most clients that the simulated world has room for.
+/// The greatest number of clients in the simulated world.
 const CLIENTS_MAX: u64 = 1_000;
 
-/// What a client says first that was told nothing and cannot be reached.
+/// The first packet of a client that was not informed and cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     /// A packet of its own.
@@ -82,7 +82,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better("clients"),
     Key::must_hold("announced"),
@@ -121,8 +121,8 @@ impl Scenario for RoamGateway {
             )
     }
 
-    /// Behind a box that filters, whom nobody told before can be reached only once it says
-    /// something of its own accord, and calls until then are lost.
+    /// Behind a NAT that filters, an uninformed client can be reached only after it has sent a
+    /// packet itself. Earlier calls are lost.
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let last_ms = match unreachable_until(settings) {
             Some(First::Keepalive) => interval_ms(settings) + NOTICED_MS,
@@ -150,8 +150,7 @@ impl Scenario for RoamGateway {
     }
 }
 
-/// Until when clients cannot be reached: those behind boxes that let nobody in and that were told
-/// nothing.
+/// How long clients cannot be reached: those behind a NAT that filters, without an announcement.
 fn unreachable_until(settings: &Settings) -> Option<First> {
     let unreachable = settings.text("nat") != "none" && !settings.flag("announced");
     let first = if settings.text("says") == "keepalive" { First::Keepalive } else { First::Word };
@@ -165,7 +164,7 @@ fn interval_ms(settings: &Settings) -> u64 {
 }
 
 fn terrain(settings: &Settings, draw: &mut Draw) -> Terrain {
-    // About half of the usual round trip on either side of a NAT box.
+    // About half of the usual round trip on either side of a NAT.
     let link = LinkConfig::lossless(USUAL.rate, draw.about(USUAL.round_trip_ns / 2));
     let nat = |filtering| Edge::Nat { filtering, expiry_ns: EXPIRY_NS };
     let edge = match settings.text("nat") {
@@ -174,7 +173,7 @@ fn terrain(settings: &Settings, draw: &mut Draw) -> Terrain {
         _ => Edge::Open,
     };
     let clients = settings.number("clients") as usize;
-    // Who was told nothing and cannot be reached has nothing but the gateway's name.
+    // A client that was not informed and cannot be reached has only the gateway's name.
     let known = match unreachable_until(settings) {
         Some(_) => Known::ByName { keep_s: 0 },
         None => Known::ByAddress,
@@ -183,7 +182,7 @@ fn terrain(settings: &Settings, draw: &mut Draw) -> Terrain {
     Terrain { edge, clients, known, beyond_ns, ..Terrain::of(link) }
 }
 
-/// The story.
+/// The run.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,

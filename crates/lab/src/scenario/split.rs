@@ -1,8 +1,8 @@
-//! `split`: one connection over two links of 10 Mbit/s between which a sum of delay and loss is
-//! split, evenly, about 40 to 60, or about 25 to 75 (Table 3.3 of Lukaszewski's thesis).
+//! `split`: one connection over two links of 10 Mbit/s, which share a sum of delay and a sum of
+//! loss: evenly, about 40 to 60, or about 25 to 75 (Table 3.3 of Lukaszewski's thesis).
 //!
-//! Delays are round trips, as in the thesis (section 3.1.2). With `links` any two links can be told
-//! of, each with its own rate, round trip and loss.
+//! Delays are round trips, as in the thesis (section 3.1.2). `links` selects any two links, each
+//! with its own rate, round trip and loss.
 
 use super::links::{
     self, ASSIST, CONGESTION, Carried, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER,
@@ -17,9 +17,9 @@ use crate::ground::{Known, Spread};
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// The share of the sum that must be there.
+/// The least share of the sum.
 const SHARE_OF_SUM_MIN: f64 = 0.95;
-/// Goodput of the cells for which the thesis prints a figure.
+/// Goodput of the cells with a figure in the thesis.
 const SEVERE: &str = "severe_lossy_mbps_min";
 
 /// Table 3.3: the sums of delay in milliseconds, the sums of loss in per cent, and how they are
@@ -37,11 +37,11 @@ const SPLIT_LOSS: [[[u32; 2]; 3]; 4] = [
     [[50, 50], [30, 70], [0, 100]],
 ];
 
-/// The cells that stand for the table, by places in these lists: delay, loss, split.
+/// The cells that represent the table, by positions in these lists: delay, loss, split.
 const FEW: [(usize, usize, usize); 6] =
     [(0, 1, 1), (0, 3, 1), (0, 3, 2), (1, 3, 1), (1, 2, 2), (1, 3, 2)];
 
-/// The grid is told by the pairs, which have their own losses; that of a control comes first.
+/// The grid is made of pairs, which have their own losses; that of a control comes first.
 const CELLS: Cells = Cells {
     pairs: &[pair(0, 0, 0)],
     to: &[],
@@ -77,7 +77,7 @@ const SETTINGS: &[Setting] = &[
     FILE,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS_OF_SPLIT: &[Key] =
     &Key::with::<{ KEYS.len() + 1 }>(KEYS, &[Key::higher_is_better(SEVERE)]);
 
@@ -95,7 +95,7 @@ impl Scenario for Split {
         }
     }
 
-    /// All that the text of section 3.1.6 says in numbers.
+    /// All numbers in the text of section 3.1.6.
     fn paper(&self, _settings: &Settings) -> Paper {
         Paper::of("Lukaszewski 2017, section 3.1.6, conditions of Table 3.3, MPTCP with BALIA")
             .cite("severe_mbps", 10, "Mbit/s", "Figure 3.9b")
@@ -126,7 +126,7 @@ impl Scenario for Split {
     }
 }
 
-/// The pairs to tell of; none for that of a control.
+/// The pairs to run; none for that of a control.
 fn chosen(stage: &Stage<'_>) -> anyhow::Result<Vec<Pair>> {
     let settings = stage.settings;
     if stage.control() {
@@ -164,7 +164,7 @@ fn parse(text: &str) -> Option<Pair> {
     links?.try_into().ok()
 }
 
-/// The links of a cell of the table, by its places.
+/// The links of a cell of the table, by its positions.
 const fn pair(delay: usize, loss: usize, split: usize) -> Pair {
     let ([near_ms, far_ms], [near, far]) = (SPLIT_MS[delay][split], SPLIT_LOSS[loss][split]);
     // A hundredth of a per cent is 100 parts per million.

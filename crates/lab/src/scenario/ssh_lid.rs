@@ -1,11 +1,11 @@
-//! `ssh-lid`: an interactive session, a lid that is closed for a while, and the same session when
+//! `ssh-lid`: an interactive session, a lid that is closed for a while, and the same session after
 //! it is opened.
 //!
-//! While the lid is open somebody types and sees every line come back. The server says a line each
-//! second, also while nobody listens, and would give up after six retransmissions, or after
-//! keep-alives without an answer. When the lid is closed the client's Rove stands still and its
-//! carrier is gone; how long that was it learns from its clock only. What is not told here: the
-//! client's kernel stays awake, and so do its own TCP's timers.
+//! While the lid is open somebody types and sees every line come back. The server sends a line each
+//! second, also while nobody receives it, and would give up after six retransmissions, or after
+//! unanswered keepalives. When the lid is closed the client's Rove is suspended and its carrier is
+//! gone. Only its clock tells how long that was. Not modelled: the client's kernel stays awake, and
+//! so do its own TCP timers.
 
 use super::outage::{BASELINE, MODE, Outages, obituary, restart_ms};
 use super::record::Limit;
@@ -19,17 +19,17 @@ use crate::ground::{Act, Ground, Patience, Session, SessionRun, Trouble};
 const LINES: u32 = 10;
 /// Time between two lines typed.
 const TYPED_NS: u64 = 200 * MS;
-/// Time between two lines that the server says.
+/// Time between two lines of the server.
 const SAID_NS: u64 = SECOND;
 /// When the lid is closed.
 const CLOSED_NS: u64 = 3 * SECOND;
-/// When typing begins again, after it was opened.
+/// When typing continues, after it was opened.
 const AFTERWARDS_NS: u64 = SECOND;
-/// How long the server goes on saying something after it was opened, in its own lines.
+/// How long the server continues after it was opened, in its own lines.
 const SAID_AFTER: u64 = 5;
-/// How long the session may take beyond twice the time that the lid was closed.
+/// The longest session beyond twice the time with a closed lid.
 const PATIENCE_NS: u64 = 20 * SECOND;
-/// How long a control goes on after the lid was closed for good.
+/// How long a control continues after the lid was closed for good.
 const CONTROL_NS: u64 = 8 * SECOND;
 /// The server's `tcp_retries2`.
 const RETRIES: u32 = 6;
@@ -42,7 +42,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::must_hold("survived"),
     Key::lower_is_better("restart_ms_max"),
@@ -85,7 +85,7 @@ impl Scenario for SshLid {
     }
 }
 
-/// The story.
+/// The run.
 fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
     let seconds = stage.settings.number("seconds");
     (stage.tell)(&format!("a session, and a lid that is closed for {seconds} s"));
@@ -103,7 +103,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     Ok(())
 }
 
-/// A session in which nobody types while the lid is closed, nor just after.
+/// A session without typing while the lid is closed, and just after.
 fn session(closed_ns: u64) -> Session {
     let typed_ns = u64::from(LINES) * TYPED_NS;
     Session {

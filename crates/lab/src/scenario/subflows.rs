@@ -1,8 +1,8 @@
-//! `subflows`: one connection by several paths from each address to the other (Figures 3.7 and 3.8
+//! `subflows`: one connection on several paths between each pair of addresses (Figures 3.7 and 3.8
 //! of Lukaszewski's thesis: full mesh and ndiffports with more and more sub-flows).
 //!
-//! The thesis needs sub-flows to hide what each TCP connection loses of the rate. Here a path is
-//! not slowed down by loss, so they must not cost anything: as much arrives by four as by one.
+//! The thesis needs sub-flows to hide the rate that each TCP connection loses. Here loss does not
+//! slow a path down, so they must only cost nothing: four paths carry as much as one.
 
 use super::links::{
     self, COMPARE, CONGESTION, Carried, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS,
@@ -16,7 +16,7 @@ use super::{About, Key, Outcome, Scenario, Stage};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
-/// The share of the sum that must be there.
+/// The least share of the sum.
 const SHARE_OF_SUM_MIN: f64 = 0.95;
 
 /// By round trip: two links, and one.
@@ -72,13 +72,13 @@ const GAINS: [Gain; 2] = [
     Gain { key: "gain_over_udp_percent", one_link: "udp_one_link_mbps" },
 ];
 
-/// A key, and the column of what is compared with.
+/// A key, and the column of its comparison.
 struct Gain {
     key: &'static str,
     one_link: &'static str,
 }
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS_OF_SUBFLOWS: &[Key] = &Key::with::<{ KEYS.len() + 2 }>(
     KEYS,
     &[Key::higher_is_better(GAINS[0].key), Key::higher_is_better(GAINS[1].key)],
@@ -126,7 +126,7 @@ impl Scenario for Subflows {
     }
 }
 
-/// The same with what it has over one link.
+/// The same with the gain over one link.
 fn with_gains(mut outcome: Outcome) -> Outcome {
     let rows = outcome.measured.get(TABLE).and_then(Value::as_array).cloned().unwrap_or_default();
     for Gain { key, one_link } in GAINS {

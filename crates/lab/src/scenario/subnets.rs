@@ -1,4 +1,4 @@
-//! `subnets`: a browser downloads while the client goes from one subnet to another and to a third
+//! `subnets`: a browser downloads while the client moves from one subnet to another and to a third
 //! (Lukaszewski, section 3.2): each time one interface is disconnected, then another connected.
 
 use super::drawn::Draw;
@@ -9,13 +9,13 @@ use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::SECOND;
 use crate::ground::{Act, Cue, Download, Downloader, Ground, Harm, Trouble};
 
-/// About when the client changes at the latest, after the request: as in the paper.
+/// The latest time of each change, after the request: as in the paper.
 const CHANGES_NS: [u64; 2] = [5 * SECOND, 17 * SECOND];
-/// How long the download may take.
+/// The longest download.
 const LIMIT_NS: u64 = 120 * SECOND;
 /// The same when the mechanism is broken on purpose.
 const CONTROL_LIMIT_NS: u64 = 10 * SECOND;
-/// The paper's own standstill: OpenVPN over TCP came back after 30 s and more.
+/// The paper's own pause: OpenVPN over TCP came back after 30 s and more.
 const PAPER_STILL_MS: u64 = 30_000;
 
 /// The settings.
@@ -29,7 +29,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::lower_is_better("still_ms_max"),
     Key::lower_is_better("transfer_s"),
@@ -79,7 +79,7 @@ impl Scenario for Subnets {
     }
 }
 
-/// The story.
+/// The run.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,

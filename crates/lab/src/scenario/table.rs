@@ -1,6 +1,6 @@
-//! Tables: a row for each cell of a grid of conditions, with what was measured in it.
+//! Tables: a row for each cell of a grid of conditions, with its measurements.
 //!
-//! A row is an object: words name the cell, numbers are measured. Over several seeds the rows of
+//! A row is an object: texts name the cell, numbers are measured. Over several seeds the rows at
 //! the same place are the same cell, and a cell is judged by the medians of its seeds.
 
 use super::statistics::{max, median, min, rounded};
@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 /// The key under which `measured` holds the table.
 pub(super) const TABLE: &str = "table";
-/// How a key ends that is the smallest of a column: `share_min` of the column `share`.
+/// The end of a key that is the smallest value of a column: `share_min` of the column `share`.
 const LEAST: &str = "_min";
 
-/// A row: what names the cell, and what was measured in it.
+/// A row: the name of the cell, and its measurements.
 pub(super) type Row = Map<String, Value>;
 
 /// A row of these columns.
@@ -20,12 +20,13 @@ pub(super) fn row<const N: usize>(columns: [(&str, Value); N]) -> Row {
     columns.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// A measured value as a row has it: rounded, null where there is none.
+/// A measured value in a row: rounded, null if there is none.
 pub(super) fn figure(value: Option<f64>) -> Value {
     Value::from(value.map(rounded))
 }
 
-/// The smallest value of a column; none where no row has it, or one of those that have it no value.
+/// The smallest value of a column; `None` if no row has it, or one of those that have it has no
+/// value.
 pub(super) fn least(rows: &[Value], column: &str) -> Option<f64> {
     let cells = rows.iter().filter_map(|row| row.get(column));
     cells.map(Value::as_f64).collect::<Option<Vec<_>>>().as_deref().and_then(min)
@@ -45,7 +46,7 @@ pub(super) fn mean(rows: &[Value], column: &str) -> Option<f64> {
     (!cells.is_empty()).then(|| cells.iter().sum::<f64>() / cells.len() as f64)
 }
 
-/// The table of the medians of several that have the same rows; none of anything else.
+/// The table of the medians of several with the same rows; `None` otherwise.
 pub(super) fn middle(tables: &[&Value]) -> Option<Value> {
     let tables: Vec<&Vec<Value>> =
         tables.iter().map(|one| one.as_array()).collect::<Option<_>>()?;
@@ -65,8 +66,8 @@ pub(super) fn middle(tables: &[&Value]) -> Option<Value> {
     (0..first.len()).map(row).collect()
 }
 
-/// Of medians of tables: each key that is the smallest of a column is that of the medians, not the
-/// median of the smallest of each seed.
+/// In the medians of tables, the smallest value of a column is that of the medians, not the median
+/// of the smallest of each seed.
 pub(super) fn judge_by_cells(measured: &mut Values) {
     let Some(Value::Array(rows)) = measured.get(TABLE).cloned() else { return };
     for (key, value) in measured.iter_mut() {
@@ -91,7 +92,7 @@ pub(super) fn line(row: &Row) -> String {
     format!("{}: {}", words.join(", "), figures.join(", "))
 }
 
-/// What all say, or the median of what they measured; null unless every row has it.
+/// The common text, or the median of the numbers; null unless every row has it.
 fn middle_of_cells(cells: &[&Value], rows: usize) -> Value {
     if let Some((first, others)) = cells.split_first()
         && cells.len() == rows
@@ -119,7 +120,7 @@ mod tests {
         let seeds = [[0.9, 0.5], [0.1, 0.6], [0.8, 0.7]].map(|shares| table(shares.map(Some)));
         let middle = middle(&seeds.iter().collect::<Vec<_>>()).unwrap();
         assert_eq!(middle, table([Some(0.8), Some(0.6)]));
-        // Of the smallest of each seed, 0.5, 0.1 and 0.7, the median is another.
+        // The median of each seed's smallest, 0.5, 0.1 and 0.7, is another one.
         let mut measured = Values::from([
             ("table".to_owned(), middle),
             ("share_min".to_owned(), json!(0.5)),

@@ -1,4 +1,4 @@
-//! `tunnel`: what the tunnel costs, beside the same link without it, in one run.
+//! `tunnel`: the cost of the tunnel, compared with the same link without it, in one run.
 
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -10,20 +10,20 @@ use crate::ground::{Download, Flow, Ground, Harm, Pings, Route, Trouble};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The beginning of a transfer that does not count: its sender still finds out what there is.
+/// The beginning of a transfer that does not count, because its sender still searches for the rate.
 const SLOW_START_NS: u64 = 5 * SECOND;
 /// Round trips measured, without and with the tunnel.
 const PINGS: Pings = Pings { count: 100, interval_ns: 20 * MS };
 /// The longest flow on which losses are counted, in seconds.
 const FLOW_SECONDS_MAX: u64 = 5;
-/// The share of bits that are turned when the mechanism is broken on purpose.
+/// The share of flipped bits if the mechanism is broken on purpose.
 const CONTROL_BIT_ERRORS: f64 = 3e-5;
 
 /// The settings.
 const SETTINGS: &[Setting] =
     &[Setting::number("seconds", 30, (2, 600), "length of each transfer"), FAMILY];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::higher_is_better("goodput_mbps"),
     Key::higher_is_better("bare_goodput_mbps"),
@@ -64,9 +64,9 @@ impl Scenario for Tunnel {
         limits
     }
 
-    /// The round trip, not the millisecond that the tunnel may add to it: that one is a median of
-    /// differences between two series over the same link at the same time, which lateness befalls
-    /// alike (decision 0014).
+    /// The round trip, not the millisecond that the tunnel may add to it. That millisecond is a
+    /// median of differences between two series over the same link at the same time, which lateness
+    /// affects alike (decision 0014).
     fn bound_ms(&self, _settings: &Settings) -> f64 {
         USUAL.round_trip_ns as f64 / MS as f64
     }
@@ -76,7 +76,7 @@ impl Scenario for Tunnel {
     }
 }
 
-/// The story.
+/// The run.
 fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
     if stage.control() {
         ground.harm(Harm::BitErrors(CONTROL_BIT_ERRORS))?;
@@ -92,7 +92,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     measure_goodput(ground, seconds, stage.control(), outcome)
 }
 
-/// Round trips with and without the tunnel, and what each is longer than the one beside it.
+/// Round trips with and without the tunnel, and the difference of each pair.
 fn measure_round_trips(ground: &mut dyn Ground, outcome: &mut Outcome) -> Result<(), Trouble> {
     let series = ground.ping(&[Route::Open, Route::Tunnelled], PINGS)?;
     let [bare, tunnelled] = series.as_slice() else { return Ok(()) };
@@ -113,9 +113,9 @@ fn measure_goodput(
     outcome: &mut Outcome,
 ) -> Result<(), Trouble> {
     let length = USUAL.rate / 8 * seconds;
-    // Short runs are for tests of the lab: they skip in proportion.
+    // Short runs are tests of the lab: they skip in proportion.
     let skip_ns = SLOW_START_NS.min(seconds * SECOND / 6);
-    // A broken tunnel gets what a whole one needs, and little more.
+    // A broken tunnel gets the time of a working one, and little more.
     let limit_ns = match control {
         true => seconds * SECOND * 5 / 4 + SECOND,
         false => seconds * SECOND * 4 + 5 * SECOND,

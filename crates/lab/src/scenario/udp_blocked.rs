@@ -1,12 +1,12 @@
-//! `udp-blocked`: the client is in a network that lets only some packets by, in four cells: all but
-//! UDP; TCP to port 443; the same, and only TLS; an HTTP proxy and nothing else.
+//! `udp-blocked`: the client is in a network that blocks some packets, in four cells: all UDP;
+//! everything but TCP to port 443; the same, and only TLS; everything but an HTTP proxy.
 //!
-//! In each the client begins anew, a few times, downloads something, and then the network lets
-//! everything by again while data flows both ways: UDP takes over. Last, the same network begins to
-//! block in the midst of it.
+//! In each the client starts a few times and downloads a file. Then the network blocks nothing any
+//! more while data flows in both directions, and UDP takes over. Last, the same network begins to
+//! block during a flow.
 //!
-//! In virtual time TCP is a model, TLS the round trip and the first bytes of it, the proxy one that
-//! answers at once; there is no MPTCP, and a program starts in no time.
+//! In virtual time TCP is a model, TLS is its round trip and its first bytes, and the proxy answers
+//! at once. There is no MPTCP, and a program starts in no time.
 
 use super::deploy::{Deployment, Setup, Streams};
 use super::record::Limit;
@@ -19,14 +19,14 @@ use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Blockade, Cue, Download, Flow, FlowRun, Ground, Transport, Trouble};
 use crate::world::StreamsKnown;
 
-/// Within what time the client must have reached the server, from the start of its program: that in
-/// which a gateway that moved must be reached. UDP has a quarter of it to answer; then come a
-/// connection, TLS, the handshake and the first answer, a round trip each, and two more by a proxy.
+/// Time from the start of the client's program within which it must have reached the server: the
+/// limit for a gateway that moved. UDP has a quarter of it to answer. Then come a connection, TLS,
+/// the handshake and the first answer, a round trip each, and two more with a proxy.
 const CONNECT_MS: u64 = 1_000;
-/// Within what time UDP must take over beyond a round trip: it is asked for once a second, and the
+/// Time within which UDP must take over beyond a round trip: it is probed once a second, and the
 /// answer has the margin of every return.
 const BACK_MARGIN_MS: f64 = 1_020.0;
-/// How long a client is waited for.
+/// How long a client is awaited.
 const PATIENCE_NS: u64 = 10 * SECOND;
 /// The same when the mechanism is broken on purpose.
 const CONTROL_PATIENCE_NS: u64 = 4 * SECOND;
@@ -34,10 +34,10 @@ const CONTROL_PATIENCE_NS: u64 = 4 * SECOND;
 const LENGTH: u64 = 5_000_000;
 /// How long that may take.
 const TRANSFER_LIMIT_NS: u64 = 60 * SECOND;
-/// When the network changes, after the flows began; up to a second later, so that it does not keep
-/// step with who asks once a second.
+/// When the network changes, after the flows began; up to a second later, so that it is not in step
+/// with probes once a second.
 const CHANGES_NS: u64 = SECOND;
-/// How long the flows then go on.
+/// How long the flows continue.
 const AFTERWARDS_NS: u64 = 4 * SECOND;
 
 /// A network, its word in `--set`, and its keys: until the first answer, and until UDP takes over.
@@ -81,7 +81,7 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What is measured at least: the worst of all cells, then of each.
+/// The keys at least: the worst of all cells, then of each.
 const KEYS: &[Key] = &[
     Key::lower_is_better("connect_ms"),
     Key::lower_is_better("back_to_udp_ms"),
@@ -155,14 +155,14 @@ impl Scenario for UdpBlocked {
     }
 }
 
-/// The cells to tell of; a control needs one.
+/// The cells to run; a control needs one.
 fn cells<'a>(stage: &Stage<'a>) -> impl Iterator<Item = &'static Cell> + use<'a> {
     let word = stage.settings.text("cell");
     let asked = move |cell: &&Cell| word == "all" || word == cell.word;
     CELLS.iter().filter(asked).take(if stage.control() { 1 } else { CELLS.len() })
 }
 
-/// Deploys as a person does who knows the network.
+/// Deploys like a person who knows the network.
 fn deploy(testbed: &Testbed, stage: &Stage<'_>, cell: &Cell) -> anyhow::Result<Deployment> {
     let streams = match cell.blockade {
         _ if stage.control() => Streams::Off,
@@ -181,7 +181,7 @@ fn known(stage: &Stage<'_>, cell: &Cell) -> StreamsKnown {
     }
 }
 
-/// What came to light in all cells.
+/// The results of all cells.
 #[derive(Default)]
 struct Seen {
     connect_ms: Vec<Option<f64>>,
@@ -190,13 +190,13 @@ struct Seen {
     cut_still_ms: Vec<f64>,
     transfer_s: Vec<Option<f64>>,
     intact: Vec<bool>,
-    /// Whether it was a stream where it had to be, and UDP where it could be.
+    /// Whether it was a stream or UDP as it had to be.
     as_expected: Vec<bool>,
 }
 
 impl Seen {
     fn report(self, outcome: &mut Outcome) {
-        // One that never ended has no figure, and so has the worst of all none.
+        // A case that never ended has no figure, and then the worst has none.
         let worst = |all: Vec<Option<f64>>| {
             all.into_iter().collect::<Option<Vec<_>>>().and_then(|all| max(&all))
         };
@@ -212,7 +212,7 @@ impl Seen {
     }
 }
 
-/// The story of one cell as it is told.
+/// The run of one cell.
 struct Telling<'a> {
     ground: &'a mut dyn Ground,
     stage: &'a Stage<'a>,
@@ -233,7 +233,7 @@ impl Telling<'_> {
         self.changes()
     }
 
-    /// The client begins anew; false when it never arrives.
+    /// The client starts; false if it never reaches the server.
     fn starts(&mut self, patience_ns: u64) -> Result<bool, Trouble> {
         let mut all = Vec::new();
         for _ in 0..self.stage.settings.number("starts") {
@@ -262,7 +262,7 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// Flows both ways, in which the network lets everything by, and blocks again.
+    /// Flows in both directions, in which the network stops blocking, and blocks again.
     fn changes(&mut self) -> Result<(), Trouble> {
         let at_ns = CHANGES_NS + Rng::new(self.stage.seed).below(SECOND);
         let script = [

@@ -1,10 +1,10 @@
 //! `udp-policed`: a network drops UDP beyond a rate and leaves TCP alone, as some providers and
 //! hotels do. One connection runs through the tunnel in mode `full`; a TCP path must take over.
 //!
-//! The measure is the same connection where UDP is blocked, so that TCP carries from the start. In
-//! the last cells no policer drops anything, but the link is a radio that loses datagrams at
-//! random. TCP carries less there, so UDP must stay. Their goodput has no bound: that of one
-//! connection over such a radio differs by half between seeds.
+//! Its rate is compared with the same connection where UDP is blocked, so that TCP carries from the
+//! start. In the last cells there is no policer, but the link is a radio that loses datagrams at
+//! random. TCP carries less there, so UDP must stay. Their goodput has no bound: one connection
+//! over such a radio differs by half between seeds.
 
 use super::deploy::{Deployment, Setup, Streams};
 use super::record::Limit;
@@ -21,21 +21,21 @@ use serde_json::Value;
 
 /// The link, in bits per second and nanoseconds of round trip.
 const LINK: (u64, u64) = (25_000_000, 40 * MS);
-/// What UDP gets of it.
+/// The rate of UDP on it.
 const POLICER: Policer = Policer { bits_per_second: 1_000_000, burst_bytes: 30_000 };
-/// What the radio loses each way.
+/// Loss of the radio in each direction.
 const RADIO: Loss = Loss::Bernoulli(0.1);
-/// When the transfer must have what TCP carries,
+/// When the transfer must have TCP's rate,
 const REACHED_NS: u64 = 10 * SECOND;
 /// and when it ends.
 const END_NS: u64 = 16 * SECOND;
 /// The share of TCP's goodput over a policed link.
 const SHARE_MIN: f64 = 0.9;
 
-/// What the network does to UDP.
+/// The network's treatment of UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weather {
-    /// It drops what is beyond a rate.
+    /// It drops UDP beyond a rate.
     Policed,
     /// It loses datagrams at random, and segments as well.
     Radio,
@@ -57,7 +57,7 @@ const SETTINGS: &[Setting] = &[
     Setting::choice("transfer", &["grid", "down", "up"], "to the client, or from it"),
 ];
 
-/// What is measured at least.
+/// The keys at least.
 const KEYS: &[Key] = &[
     Key::higher_is_better("policed_share_min"),
     Key::must_hold("checksum_ok"),
@@ -118,7 +118,7 @@ impl Scenario for UdpPoliced {
     }
 }
 
-/// The cells to tell of: in the default grid those that stand for the rest; a control needs one.
+/// The cells to run: in the default grid those that represent the others; a control needs one.
 fn cells(stage: &Stage<'_>) -> Vec<Cell> {
     let settings = stage.settings;
     let (down, up) = (Receiver::Client, Receiver::Server);
@@ -152,7 +152,7 @@ impl Cell {
         }
     }
 
-    /// Whether that is what should carry in the end.
+    /// Whether this transport should carry in the end.
     fn is_wanted(self, by: Option<Transport>) -> bool {
         let is_udp = by == Some(Transport::Udp);
         by.is_some() && is_udp == (self.weather == Weather::Radio)
@@ -168,7 +168,7 @@ impl Cell {
         Terrain { beside, mode: Mode::Full, edge: Edge::Open, ..Terrain::of(link) }
     }
 
-    /// One transfer, and what carried at its end.
+    /// One transfer, and the transport at its end.
     fn tell(
         self,
         stage: &Stage<'_>,
@@ -222,7 +222,7 @@ fn late(one: &Transfer) -> Option<f64> {
     one.mbps_within(REACHED_NS, END_NS)
 }
 
-/// Notes what TCP carries from the start, and the share of that.
+/// Notes the rate of TCP from the start, and the share of that.
 fn compare(row: &mut Row, told: &Transfer, measure: &Transfer) {
     let share = late(told).zip(late(measure)).map(|(ours, theirs)| ours / theirs);
     row.insert("measure_mbps".to_owned(), figure(late(measure)));

@@ -1,4 +1,4 @@
-//! `voip`: a call of two people beside connections that take all that two links have.
+//! `voip`: a phone call beside connections that take all of two links.
 
 use super::calls::{self, Cell, KEYS, LOAD, SECONDS};
 use super::links::Link;
@@ -8,7 +8,7 @@ use super::settings::{Setting, Settings};
 use super::{About, Outcome, Scenario, Stage};
 use crate::ground::{Mode, Talk};
 
-/// How it has to sound at least: R above 90, "very satisfied" (ITU-T G.107, Annex B).
+/// The least quality: R above 90, "very satisfied" (ITU-T G.107, Annex B).
 const MOS_MIN: f64 = 4.3;
 
 const CELLS: &[Cell] = &[

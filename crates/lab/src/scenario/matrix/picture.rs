@@ -1,7 +1,7 @@
-//! The goodput matrix, drawn: a line for each pair of links and what they lose, as Scalable Vector
+//! The goodput matrix, drawn: a line for each pair of links and their loss, as Scalable Vector
 //! Graphics (SVG 1.1), which every browser shows.
 //!
-//! Decides how it looks, and which published figures stand beside.
+//! This module decides the layout, and which published figures are shown.
 
 use super::super::links::name;
 use super::super::{asymmetric, symmetric};
@@ -15,10 +15,10 @@ const TOP: f64 = 178.0;
 const LINE: f64 = 19.0;
 /// Space between two pairs.
 const BETWEEN: f64 = 14.0;
-/// From where to where the shares of the sum reach, and the multiples of the better link.
+/// The range of the shares of the sum, and that of the multiples of the better link.
 const SUM: (f64, f64) = (210.0, 700.0);
 const BEST: (f64, f64) = (760.0, 1_090.0);
-/// The largest share of the sum that has room.
+/// The largest share of the sum in the drawing.
 const SHARE_MAX: f64 = 1.05;
 /// Round multiples of the better link.
 const MULTIPLES: &[f64] = &[0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
@@ -34,9 +34,9 @@ const TARGET: &str = "#d9a400";
 /// A kind of mark.
 #[derive(Clone, Copy)]
 struct Mark {
-    /// What it stands for: a congestion control, a scheduler, somebody else.
+    /// Its meaning: a congestion control, a scheduler, or another program.
     word: &'static str,
-    /// What the legend says.
+    /// The text in the legend.
     label: &'static str,
     shape: Shape,
     colour: &'static str,
@@ -57,7 +57,7 @@ enum Shape {
     Star,
 }
 
-/// The default scheduler, by what the connection inside is controlled by.
+/// The default scheduler, by inner congestion control.
 const DEFAULT: [Mark; 3] = [
     mark("cubic", "CUBIC", Shape::Dot, "#0b5cad", 0.0),
     mark("reno", "Reno", Shape::Triangle, "#2a9d8f", -ASIDE),
@@ -74,16 +74,16 @@ const OTHERS: [Mark; 6] = [
     mark("latency", "latency", Shape::Ring, "#6b7480", 0.0),
 ];
 
-/// What others have measured or published.
+/// Figures that others have measured or published.
 const PUBLISHED: [Mark; 3] = [
     mark("hybrid", "mqvpn, hybrid", Shape::Cross, "#c62f2f", 0.0),
     mark("packets", "mqvpn, packets", Shape::Plus, "#c62f2f", 0.0),
     mark("mptcp", "OpenVPN over MPTCP", Shape::Star, "#e07a1f", 0.0),
 ];
 
-/// Mbit/s by CUBIC of a whole file of 16,331,410 bytes on emulated links, loss by loss from 0, 0.5
-/// and 1 %, of several ways to set the same program up the best: in the setting of Lukaszewski
-/// 2017, Figures 3.5 and 3.6. The last two: links that no paper has, without loss.
+/// Mbit/s with CUBIC of a whole file of 16,331,410 bytes on emulated links, by losses of 0, 0.5 and
+/// 1 %, the best of several configurations of the same program: in the setting of Lukaszewski 2017,
+/// Figures 3.5 and 3.6. The last two are links that no paper has, without loss.
 const ELSEWHERE: &[(&str, &str, &[f64])] = &[
     ("10/20+10/20", "hybrid", &[18.5, 17.6, 17.1]),
     ("10/60+10/60", "hybrid", &[17.9, 15.6, 17.2]),
@@ -141,7 +141,7 @@ pub fn draw(rows: &[Row]) -> String {
     svg.end()
 }
 
-/// The cells of a pair, by what is lost.
+/// The cells of a pair, by loss.
 struct Group<'a> {
     pair: &'a str,
     lines: Vec<(&'a str, Vec<&'a Row>)>,
@@ -170,7 +170,7 @@ fn draw_line(svg: &mut Svg, y: f64, loss: &str, cells: &[&Row], multiples: &Mult
         let at = ["0", "0.5", "1"].iter().position(|one| *one == loss);
         let here = cells.first().filter(|cell| cell.pair == pair);
         let published = at.and_then(|at| mbps.get(at));
-        // Any cell tells what both can carry.
+        // Any cell has the capacity of both.
         if let (Some(Row { mbps: Some(rate), of_sum: Some(share), .. }), Some(published)) =
             (here, published)
             && let Some(mark) = PUBLISHED.iter().find(|mark| mark.word == word)
@@ -219,7 +219,7 @@ fn legend(svg: &mut Svg) {
     svg.text((770.0, 80.0), "start", INK, 11.5, "what there must be at least");
 }
 
-/// The share of the sum that a pair must have.
+/// The least share of the sum of a pair.
 fn required(pair: &str) -> f64 {
     let is_symmetric = symmetric::PAIRS.iter().any(|one| name(one) == pair);
     if is_symmetric { symmetric::SHARE_OF_SUM_MIN } else { asymmetric::SHARE_OF_SUM_MIN }
@@ -254,7 +254,7 @@ impl Multiples {
     }
 }
 
-/// What is drawn so far.
+/// The drawing so far.
 struct Svg(String);
 
 impl Svg {
@@ -294,7 +294,7 @@ impl Svg {
         ));
     }
 
-    /// What the axes mean, above, with their numbers above and below.
+    /// The meaning of the axes, above, with their numbers above and below.
     fn axes(&mut self, multiples: &Multiples, bottom: f64) {
         let middle = |(from, to)| f64::midpoint(from, to);
         let what = "of what both links can carry";

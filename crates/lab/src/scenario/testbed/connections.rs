@@ -1,5 +1,5 @@
-//! TCP connections between client and server: the pairs of programs that hold them, and what the
-//! kernel of the server's host does with them; and what the tunnel's ends do with theirs.
+//! TCP connections between client and server: the programs at both ends, the settings of the
+//! server's kernel, and those of the tunnel ends' kernels.
 
 use super::{START, Testbed};
 use crate::ground::{
@@ -10,12 +10,12 @@ use crate::programs::{Report, report};
 use std::io;
 use std::net::SocketAddr;
 
-/// The first port of those that are listened on, one after the other: what is left of a connection
-/// that broke never meets the next one.
+/// The first of the listening ports, one after the other, so that packets of a broken connection
+/// never meet the next one.
 const FIRST_PORT: u16 = 9_000;
 /// Ports until they begin again.
 const PORTS: u16 = 10_000;
-/// The port of QUIC, which flows of datagrams go to.
+/// The port of QUIC, for flows of datagrams.
 const HTTPS_PORT: u16 = 443;
 /// The kernel's own number of retransmissions (`tcp_retries2`).
 const RETRIES: u32 = 15;
@@ -24,10 +24,10 @@ const RETRIES: u32 = 15;
 pub(in super::super) type Ends = [Process; 2];
 
 impl Testbed {
-    /// Opens connections of one kind, whose content follows from `seed`.
+    /// Opens connections of one kind; their content follows from `seed`.
     ///
     /// # Errors
-    /// When a program cannot be started or refuses.
+    /// If a program cannot be started or refuses.
     pub(in super::super) fn connect(&mut self, seed: u64, kind: &Connections) -> io::Result<Ends> {
         let options = carriage(seed, kind);
         let to_client = kind.to == Receiver::Client;
@@ -73,10 +73,10 @@ impl Testbed {
         Ok([shell, terminal])
     }
 
-    /// Begins a talk: who answers is ready, who calls begins when its silence is over.
+    /// Begins a call: the answering end is ready, and the calling end begins after its silence.
     ///
     /// # Errors
-    /// When a program cannot be started or refuses.
+    /// If a program cannot be started or refuses.
     pub(in super::super) fn call(&mut self, call: &Call) -> io::Result<Ends> {
         let option = |name: &str, value: u64| [format!("--{name}"), value.to_string()];
         let mut options = [
@@ -100,10 +100,10 @@ impl Testbed {
         Ok([answering, calling])
     }
 
-    /// Begins a flow of datagrams: who listens is ready, who calls begins at once.
+    /// Begins a flow of datagrams: the listening end is ready, and the calling end begins at once.
     ///
     /// # Errors
-    /// When a program cannot be started or refuses.
+    /// If a program cannot be started or refuses.
     pub(in super::super) fn pour(&mut self, seed: u64, what: &Datagrams) -> io::Result<Ends> {
         let option = |name: &str, value: String| [format!("--{name}"), value];
         let mut options = [
@@ -125,20 +125,20 @@ impl Testbed {
         Ok([listening, calling])
     }
 
-    /// Sets how often the server's kernel sends a segment again before it gives a connection up; to
-    /// its own number where nothing is said.
+    /// Sets the number of retransmissions after which the server's kernel gives a connection up;
+    /// the default if there is none.
     ///
     /// # Errors
-    /// Where `/proc/sys` is read-only.
+    /// If `/proc/sys` is read-only.
     pub(in super::super) fn set_server_retries(&self, retries: Option<u32>) -> io::Result<()> {
         self.network.host(self.server).set_tcp_retries(retries.unwrap_or(RETRIES))
     }
 
-    /// Lets the ends of the tunnel control so the rate of TCP that they have between them; by Reno
-    /// where the machine keeps that for itself, which it never does with Reno. Says by which.
+    /// Sets the congestion control of TCP between the tunnel ends; Reno if the machine keeps the
+    /// wanted one for itself. Returns the one in use.
     ///
     /// # Errors
-    /// Where `/proc/sys` is read-only.
+    /// If `/proc/sys` is read-only.
     pub(in super::super) fn control_outside(&self, wanted: Congestion) -> io::Result<Congestion> {
         let ends = [self.client, self.gateway];
         let set = |one: Congestion| {
@@ -173,7 +173,7 @@ impl Testbed {
     }
 }
 
-/// What both programs are told.
+/// The arguments of both programs.
 fn carriage(seed: u64, kind: &Connections) -> Vec<String> {
     let mut options = Vec::new();
     let mut option = |name: &str, value: String| options.extend([format!("--{name}"), value]);
