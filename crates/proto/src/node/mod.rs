@@ -362,7 +362,8 @@ impl Node {
         let receiver = handshake::CookieReply::parse(datagram)?.receiver();
         let lead = self.indices.find(receiver).ok_or(DropReason::UnknownIndex)?;
         self.with_peer(now, lead.slot, out, |p, cx| {
-            p.tunnel.receive_cookie(cx, lead.epoch, datagram)
+            let connector = p.tunnel.paths.side.client_mut().ok_or(DropReason::BadHandshake)?;
+            connector.receive_cookie(cx, lead.epoch, datagram)
         })
     }
 }

@@ -231,7 +231,7 @@ impl Node {
         let welcome = self.welcome(Status::Accepted, route.remote, ours);
         let theirs = complete.hello().indices.to_vec();
         let peer = self.peers.get_mut(slot.0 as usize).and_then(Option::as_mut);
-        let psk = peer.as_ref().and_then(|peer| peer.tunnel.psk());
+        let psk = peer.as_ref().and_then(|peer| peer.tunnel.identity.psk());
         let in_parts = wants_parts(&complete);
         let responded = complete.respond(self.rng.as_mut(), psk, &welcome);
         let (response, keys) = match responded {

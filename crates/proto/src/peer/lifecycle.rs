@@ -16,6 +16,7 @@ use crate::session::index::EpochId;
 use crate::time::Instant;
 use crate::tunnel::established::Installed;
 use crate::tunnel::paths::PathManager;
+use crate::tunnel::paths::connector::Refusal;
 use crate::tunnel::{Context, Event, Link, PeerState, Side};
 use crate::wire::control::Control;
 use crate::wire::handshake::ResponsePart;
@@ -28,8 +29,9 @@ impl Peer {
         epoch: EpochId,
         part: ResponsePart<'_>,
     ) -> Result<(), DropReason> {
+        let connector = self.tunnel.paths.side.client_mut().ok_or(DropReason::BadHandshake)?;
         let mut taken = Ok(());
-        for response in self.tunnel.take_response_part(epoch, part)? {
+        for response in connector.take_part(epoch, part)? {
             taken = self.receive_response(cx, epoch, &response);
             if taken.is_ok() {
                 break;
@@ -45,14 +47,23 @@ impl Peer {
         epoch: EpochId,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        if let Some(mut answer) = self.tunnel.take_answer(cx, epoch, bytes)? {
+        // The path in use is heard again, and data goes there: that is not lost for a session that
+        // is not needed, unless the path turns out not to answer.
+        let returns = self.tunnel.paths.list.return_due().is_some_and(|due| cx.now < due);
+        let is_needed = !returns || self.tunnel.epochs.need_keys(cx.now);
+        let connector = self.tunnel.paths.side.client_mut().ok_or(DropReason::BadHandshake)?;
+        if let Some(mut answer) = connector.take_answer(cx, epoch, bytes, is_needed)? {
             if let Some(keys) = answer.keys.take() {
                 self.release_previous(cx);
                 if let Some(installed) = self.tunnel.install(cx, answer, keys) {
                     self.begin(cx, installed);
                 }
-            } else if let Some(code) = self.tunnel.be_refused(cx, answer) {
-                self.go_down(cx, code);
+            } else {
+                match connector.be_refused(cx, self.tunnel.identity.key, answer) {
+                    Refusal::Again => self.tunnel.attempt_due(cx),
+                    Refusal::Later => {}
+                    Refusal::Over(code) => self.go_down(cx, code),
+                }
             }
         }
         self.apply_changes(cx);
@@ -64,7 +75,7 @@ impl Peer {
         let Installed { path, first, took } = installed;
         self.begin_epoch(cx);
         self.introduce(cx);
-        cx.tell(Event::Established { peer: self.tunnel.key, first, took: Some(took) });
+        cx.tell(Event::Established { peer: self.tunnel.identity.key, first, took: Some(took) });
         self.tunnel.settle_in(cx, path);
     }
 
@@ -98,7 +109,7 @@ impl Peer {
         } else {
             self.tunnel.reach.forget(); // nobody waits there to be called
         }
-        cx.tell(Event::Ended { peer: self.tunnel.key, error });
+        cx.tell(Event::Ended { peer: self.tunnel.identity.key, error });
         let down = match error {
             PeerError::Closed(code @ (CloseCode::Revoked | CloseCode::Requested)) => Some(code),
             PeerError::Closed(_)
@@ -121,7 +132,9 @@ impl Peer {
     /// Forgets all keys, as if the other end had lost them, and asks for new ones. What was to be
     /// acknowledged and repaired under them is void; open connections are held.
     pub(crate) fn forget_keys(&mut self, cx: &mut Context<'_>) {
-        if self.tunnel.forget_attempts(cx) {
+        let connector = self.tunnel.paths.side.client_mut();
+        let was_trying = connector.is_some_and(|it| it.handshakes.stop(cx.indices));
+        if was_trying || !self.tunnel.epochs.is_empty() {
             self.forget_session(cx);
             self.tunnel.connect(cx);
             self.tunnel.paths.close_unused_sockets(cx);
@@ -152,7 +165,7 @@ impl Peer {
             && let Some((route, index)) =
                 self.tunnel.reach.take_news(&self.tunnel.epochs, &self.tunnel.paths.list)
         {
-            cx.tell(Event::Reached { peer: self.tunnel.key, route, index });
+            cx.tell(Event::Reached { peer: self.tunnel.identity.key, route, index });
         }
         let state = match (&self.tunnel.epochs.current, self.tunnel.paths.list.active()) {
             (None, _) if self.tunnel.rests() => PeerState::Resting,
@@ -166,8 +179,12 @@ impl Peer {
         };
         let before = self.tunnel.state;
         self.tunnel.set_state(cx, state);
-        if before == PeerState::Suspended && state == PeerState::Up {
-            self.tunnel.call_off(cx);
+        if before == PeerState::Suspended
+            && state == PeerState::Up
+            && !self.tunnel.epochs.need_keys(cx.now)
+            && let Side::Client(connector) = &mut self.tunnel.paths.side
+        {
+            connector.call_off(cx, &self.tunnel.paths.list); // no other session is needed
         }
         self.hold_or_resume(cx);
         self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
@@ -191,7 +208,10 @@ impl Peer {
                     self.tunnel.control.push(cx.now, &Control::Networks(networks));
                 }
                 self.tunnel.control.push(cx.now, &Control::Lease(lease.clone()));
-                self.tunnel.hand_out_restart_tokens(cx, PathSerial(0));
+                if let Some(epoch) = &self.tunnel.epochs.current {
+                    let tokens = epoch.restart_tokens(cx.restart_key, PathSerial(0));
+                    self.tunnel.control.push(cx.now, &tokens);
+                }
                 self.tunnel.reach.announce_again();
                 self.tunnel.announce(cx);
                 self.warn_of_shared_key(cx);
@@ -212,7 +232,7 @@ impl Peer {
         let (shared, is_news) = SharedKey::noticed(self.shared_key, cx.now);
         self.shared_key = Some(shared);
         if is_news {
-            cx.tell(Event::KeyIsShared { peer: self.tunnel.key });
+            cx.tell(Event::KeyIsShared { peer: self.tunnel.identity.key });
         }
     }
 

@@ -22,6 +22,7 @@ use crate::flow::{Account, Flows};
 use crate::id::PeerKey;
 use crate::role::{Access, Admission};
 use crate::session::epoch::Epoch;
+use crate::session::identity::Identity;
 use crate::session::index::{EpochId, Lead, Slot};
 use crate::session::runs::Runs;
 use crate::time::Instant;
@@ -132,7 +133,7 @@ impl Peer {
             }
         };
         Self {
-            tunnel: Tunnel::new(now, slot, config.key, config.psk, side),
+            tunnel: Tunnel::new(now, Identity::new(slot, config.key, config.psk), side),
             admission: Admission::new(config.access, secret),
             waiting: Waiting::default(),
             bonding: Bonding::default(),
@@ -182,7 +183,7 @@ impl Peer {
 
     /// A name for the epoch of a handshake that begins.
     pub(crate) const fn next_epoch(&mut self) -> EpochId {
-        self.tunnel.next_epoch()
+        self.tunnel.identity.next_epoch()
     }
 
     fn forget_session(&mut self, cx: &mut Context<'_>) {
@@ -201,7 +202,7 @@ impl Peer {
         let tunnel = &self.tunnel;
         let current = tunnel.epochs.current.as_ref();
         PeerStatus {
-            peer: tunnel.key,
+            peer: tunnel.identity.key,
             state: tunnel.state,
             established: tunnel.established,
             epoch_since: current.map(|epoch| epoch.since),

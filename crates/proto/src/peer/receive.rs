@@ -157,7 +157,7 @@ impl Peer {
         self.tunnel.established.get_or_insert(cx.now);
         self.begin_epoch(cx);
         self.introduce(cx);
-        cx.tell(Event::Established { peer: self.tunnel.key, first, took: None });
+        cx.tell(Event::Established { peer: self.tunnel.identity.key, first, took: None });
     }
 
     /// Takes the frames one by one.
@@ -411,7 +411,7 @@ impl Peer {
                 Control::Routes(routes) => {
                     self.note_introduced();
                     if self.tunnel.paths.at_gateway() {
-                        cx.tell(Event::Routes { peer: self.tunnel.key, routes });
+                        cx.tell(Event::Routes { peer: self.tunnel.identity.key, routes });
                     }
                 }
                 Control::Indices { first, indices } => {
@@ -459,7 +459,7 @@ impl Peer {
         let Some(connector) = self.tunnel.paths.side.client_mut() else { return };
         if connector.granted.take_networks(epoch, networks) {
             let networks = connector.granted.networks().to_vec();
-            cx.tell(Event::Networks { peer: self.tunnel.key, networks });
+            cx.tell(Event::Networks { peer: self.tunnel.identity.key, networks });
         }
     }
 
@@ -467,16 +467,16 @@ impl Peer {
     fn take_lease(&mut self, cx: &mut Context<'_>, epoch: EpochId, lease: Lease) {
         let Some(connector) = self.tunnel.paths.side.client_mut() else { return };
         if connector.granted.end_networks(epoch) {
-            cx.tell(Event::Networks { peer: self.tunnel.key, networks: Vec::new() });
+            cx.tell(Event::Networks { peer: self.tunnel.identity.key, networks: Vec::new() });
         }
         connector.granted.lease = Some(lease.clone());
-        cx.tell(Event::Leased { peer: self.tunnel.key, lease });
+        cx.tell(Event::Leased { peer: self.tunnel.identity.key, lease });
     }
 
     /// Client: the gateway is reached at these from now on.
     fn take_addresses(&mut self, cx: &mut Context<'_>, addresses: Vec<SocketAddr>) {
         if self.tunnel.manage(cx, |paths, cx| paths.take_addresses(cx, &addresses)) {
-            cx.tell(Event::Announced { peer: self.tunnel.key, addresses });
+            cx.tell(Event::Announced { peer: self.tunnel.identity.key, addresses });
         }
     }
 }

@@ -302,10 +302,10 @@ impl Peer {
             cx.drops.count(reason);
         }
         while let Some(tuple) = self.flows.poll_record() {
-            cx.tell(Event::Owing { peer: self.tunnel.key, tuple });
+            cx.tell(Event::Owing { peer: self.tunnel.identity.key, tuple });
         }
         while let Some(tuple) = self.flows.poll_settled() {
-            cx.tell(Event::Settled { peer: self.tunnel.key, tuple });
+            cx.tell(Event::Settled { peer: self.tunnel.identity.key, tuple });
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::index::{EpochId, IndexTable, Lead, Slot};
 use crate::blocks::Blocks;
-use crate::crypto::{EpochKeys, Profile, Rng};
+use crate::crypto::{EpochKeys, Profile, RestartKey, Rng};
 use crate::error::DropReason;
 use crate::id::{LinkId, PathSerial, SessionIndex, Transport};
 use crate::multipath::Numbers;
@@ -19,7 +19,7 @@ use crate::policy;
 use crate::session::control::ControlReceiver;
 use crate::session::space::{RxSpace, TxSpace};
 use crate::time::{Duration, Instant};
-use crate::wire::control::INDICES_MAX;
+use crate::wire::control::{Control, INDICES_MAX};
 use crate::wire::data::expand_number;
 use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::{RestartNotice, RestartToken};
@@ -329,9 +329,12 @@ impl Epoch {
         self.keys.keepalive.answer(keepalive)
     }
 
-    /// The indices that this node issued last, from the serial `first` on.
-    pub(crate) fn issued_from(&self, first: PathSerial) -> Vec<SessionIndex> {
-        self.rx.range(first..).take(INDICES_MAX).map(|(_, lane)| lane.index).collect()
+    /// Gateway: what will prove a restart, for the indices that it issued last, from the serial
+    /// `first` on.
+    pub(crate) fn restart_tokens(&self, key: &RestartKey, first: PathSerial) -> Control {
+        let issued = self.rx.range(first..).take(INDICES_MAX);
+        let tokens = issued.map(|(_, lane)| key.token(lane.index)).collect();
+        Control::RestartTokens { first, tokens }
     }
 
     /// Issues indices until enough lie ahead of the newest in use, and gives up lanes long out of

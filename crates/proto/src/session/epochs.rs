@@ -196,6 +196,11 @@ impl Epochs {
         Some(current.id)
     }
 
+    /// Whether there are no keys, or they are old.
+    pub(crate) fn need_keys(&self, now: Instant) -> bool {
+        self.current.as_ref().is_none_or(|epoch| epoch.wants_rekey(now))
+    }
+
     /// Bytes on their way by `path`, under whatever keys.
     pub(crate) fn in_flight(&self, path: PathId) -> u64 {
         let lanes = self.all_receiving().flat_map(|epoch| &epoch.tx);

@@ -6,6 +6,7 @@
 pub mod control;
 pub mod epoch;
 pub mod epochs;
+pub mod identity;
 pub mod index;
 pub mod restart;
 pub mod runs;

@@ -101,8 +101,10 @@ impl Tunnel {
             })
             .collect();
         for (claimed, instead_of) in claims {
-            if !self.can_challenge(claimed) {
-                self.meet(cx, claimed);
+            if !self.can_challenge(claimed)
+                && let Side::Client(connector) = &mut self.paths.side
+            {
+                connector.meet(cx, &mut self.identity, &self.paths.list, claimed);
             }
             for id in [Some(claimed), instead_of].into_iter().flatten() {
                 self.ask(cx, id);

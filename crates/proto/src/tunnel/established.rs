@@ -1,28 +1,15 @@
-//! The answers to a client's handshakes: new keys are taken into use, or the gateway refuses.
+//! A client takes new keys into use.
 
-use super::connect::ANSWER_TIME;
 use super::paths::PathManager;
-use super::paths::handshakes::Attempt;
-use super::{Context, Event, Side, Tunnel};
-use crate::crypto::{EpochKeys, Status, Welcome};
-use crate::error::{CloseCode, DropReason};
+use super::paths::connector::Answer;
+use super::{Context, Side, Tunnel};
+use crate::crypto::EpochKeys;
 use crate::id::LinkId;
 use crate::outbox::Route;
 use crate::path::probe::Probes;
 use crate::path::{Path, PathId, Trust};
 use crate::session::epoch::{Agreed, Epoch};
-use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
-use crate::wire::handshake::ResponsePart;
-
-/// What a gateway answered to an attempt.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    attempt: Attempt,
-    welcome: Welcome,
-    /// `None` if it refused.
-    pub(crate) keys: Option<EpochKeys>,
-}
 
 /// New keys, and what they were agreed on by.
 #[derive(Clone, Copy, Debug)]
@@ -36,50 +23,6 @@ pub(crate) struct Installed {
 }
 
 impl Tunnel {
-    /// Takes a part of the response to an attempt. Returns the responses that it completes, of
-    /// which at most one is the gateway's.
-    pub(crate) fn take_response_part(
-        &mut self,
-        epoch: EpochId,
-        part: ResponsePart<'_>,
-    ) -> Result<Vec<Vec<u8>>, DropReason> {
-        let Side::Client(connector) = &mut self.paths.side else {
-            return Err(DropReason::BadHandshake);
-        };
-        let attempt = connector.handshakes.attempt(epoch).ok_or(DropReason::BadHandshake)?;
-        Ok(attempt.parts.take(part))
-    }
-
-    /// Takes the answer to an attempt. `None` if it comes to nothing, because the path in use is
-    /// heard again.
-    pub(crate) fn take_answer(
-        &mut self,
-        cx: &mut Context<'_>,
-        epoch: EpochId,
-        bytes: &[u8],
-    ) -> Result<Option<Answer>, DropReason> {
-        let Side::Client(connector) = &mut self.paths.side else {
-            return Err(DropReason::BadHandshake);
-        };
-        let round = connector.handshakes.round.as_mut().ok_or(DropReason::BadHandshake)?;
-        let place = round.attempts.iter().position(|attempt| attempt.epoch == epoch);
-        let place = place.ok_or(DropReason::BadHandshake)?;
-        let attempt = round.attempts.get_mut(place).ok_or(DropReason::BadHandshake)?;
-        if cx.now.saturating_since(attempt.sent_at) >= ANSWER_TIME {
-            return Err(DropReason::BadHandshake);
-        }
-        let (welcome, keys) = attempt.initiator.finish(bytes)?;
-        let Some(attempt) = round.attempts.remove(place) else { return Ok(None) };
-        // The path in use is heard again, and data goes there: that is not lost for a session that
-        // is not needed, unless the path turns out not to answer.
-        let returns = self.paths.list.return_due().is_some_and(|due| cx.now < due);
-        if keys.is_some() && returns && !self.needs_keys(cx.now) {
-            cx.indices.revoke(attempt.indices);
-            return Ok(None);
-        }
-        Ok(Some(Answer { attempt, welcome, keys }))
-    }
-
     /// The gateway accepted: the new keys are used at once.
     pub(crate) fn install(
         &mut self,
@@ -88,14 +31,7 @@ impl Tunnel {
         keys: EpochKeys,
     ) -> Option<Installed> {
         let Answer { attempt, welcome, .. } = answer;
-        let Side::Client(connector) = &mut self.paths.side else { return None };
-        let started =
-            connector.handshakes.round.as_ref().map_or(attempt.sent_at, |round| round.started);
-        connector.handshakes.stop(cx.indices);
-        connector.handshakes.token = None;
-        connector.handshakes.refused = None;
-        connector.handshakes.lost = None;
-        connector.handshakes.heeded = None;
+        let started = self.paths.side.client_mut()?.accept(cx, &attempt);
         let (route, epoch) = (attempt.route, attempt.epoch);
         let agreed = Agreed {
             id: epoch,
@@ -185,40 +121,6 @@ impl Tunnel {
         {
             path.probes = Probes::default();
             self.ask(cx, id);
-        }
-    }
-
-    /// The gateway refused. Some refusals pass with time, others need a person: then the session is
-    /// over, with this code.
-    pub(crate) fn be_refused(&mut self, cx: &mut Context<'_>, answer: Answer) -> Option<CloseCode> {
-        let status = answer.welcome.status;
-        cx.indices.revoke(answer.attempt.indices);
-        let Side::Client(connector) = &mut self.paths.side else { return None };
-        connector.handshakes.refused = Some(status);
-        match status {
-            Status::StaleCounter { highest } => {
-                connector.handshakes.counter =
-                    connector.handshakes.counter.max(highest.saturating_add(1));
-                if let Some(round) = &mut connector.handshakes.round {
-                    round.next = cx.now;
-                }
-                self.attempt_due(cx);
-                None
-            }
-            Status::Accepted | Status::Busy | Status::Other(_) => None,
-            Status::NotEnrolled
-            | Status::TokenUsed
-            | Status::TokenExpired
-            | Status::TokenUnknown
-            | Status::Revoked
-            | Status::Unsupported => {
-                // A gateway that refuses has no session for us: to go on asking by the old one
-                // would ask again at every round trip.
-                connector.handshakes.stop(cx.indices);
-                cx.tell(Event::Refused { peer: self.key, status });
-                let is_revoked = status == Status::Revoked;
-                Some(if is_revoked { CloseCode::Revoked } else { CloseCode::Requested })
-            }
         }
     }
 }

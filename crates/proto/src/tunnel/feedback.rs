@@ -221,11 +221,13 @@ impl Tunnel {
     pub(crate) fn replenish(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
         let Some((epoch, Standing::Current)) = self.epochs.find(epoch) else { return };
         let replenished =
-            epoch.replenish(cx.rng, cx.indices, self.slot, self.paths.list.active_id());
+            epoch.replenish(cx.rng, cx.indices, self.identity.slot, self.paths.list.active_id());
         let owes_ack = epoch.control.owes_ack();
         if let Some((first, indices)) = replenished {
             self.control.push(cx.now, &Control::Indices { first, indices });
-            self.hand_out_restart_tokens(cx, first);
+            if self.paths.at_gateway() {
+                self.control.push(cx.now, &epoch.restart_tokens(cx.restart_key, first));
+            }
         }
         if owes_ack {
             self.send_control(cx);

@@ -39,7 +39,7 @@ impl Tunnel {
                 Wish::Carry => self.carries_anew = true,
                 Wish::Activated { remote, took } => {
                     self.reach.note_change();
-                    cx.tell(Event::Moved { peer: self.key, remote, took });
+                    cx.tell(Event::Moved { peer: self.identity.key, remote, took });
                 }
                 Wish::Forgive(id) => self.forgive(id),
                 Wish::Lost(id) => self.note_last_words(cx, id),

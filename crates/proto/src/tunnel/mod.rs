@@ -2,22 +2,22 @@
 //! finds, proves, keeps and leaves paths. The content of the datagrams comes from above.
 //!
 //! A file calls files of the groups below its own; `cargo xtask tidy` rejects circles:
-//! - `established` (answers to handshakes), `challenges` (claims and proofs of addresses);
-//! - `feedback` (about what arrived), `restart`, `rest` (long
-//!   idle sessions), `sharing` (paths that carry together), `retransmit`;
-//! - `paths` (which paths there are and which carries);
-//! - `connect` (a client's handshakes), `keepalive` (NAT timeouts);
+//! - `established` (new keys), `challenges` (claims and proofs of addresses);
+//! - `feedback` (about what arrived), `rest` (long idle sessions), `sharing` (paths that carry
+//!   together), `retransmit`;
+//! - `manage` (what the path manager wishes), `silence`;
+//! - `connect` (when a client asks for keys), `keepalive` (NAT timeouts);
 //! - `probing` (challenges, MTU), then `datagram` (numbers, frames, control);
-//! - state: `lost` (queue of lost packets), `last_words` (last feedback of paths that are gone),
-//!   `status`; and `context`.
+//! - parts that own their state: `paths` (which paths there are and which carries), `reach` (how a
+//!   gateway reaches the client), `echo`, `lost` (queue of lost packets), `last_words` (last
+//!   feedback of paths that are gone); `status`; and `context`.
 
 use crate::crypto::Status;
-use crate::id::PeerKey;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::path::PathId;
 use crate::session::control::ControlSender;
 use crate::session::epochs::Epochs;
-use crate::session::index::{EpochId, Slot};
+use crate::session::identity::Identity;
 use crate::session::restart::Proof;
 use crate::time::Instant;
 use crate::wire::control::Lease;
@@ -26,7 +26,6 @@ use last_words::LastWords;
 use lost::Lost;
 use paths::PathManager;
 use reach::Reach;
-use zeroize::Zeroizing;
 
 mod challenges;
 pub(crate) mod connect;
@@ -43,7 +42,6 @@ pub(crate) mod paths;
 pub(crate) mod probing;
 mod reach;
 pub(crate) mod rest;
-pub(crate) mod restart;
 pub(crate) mod retransmit;
 mod sharing;
 mod silence;
@@ -59,11 +57,8 @@ pub use status::{PathStatus, PeerState, PeerStatus};
 /// The keys and paths that lead to one peer.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    slot: Slot,
-    pub(crate) key: PeerKey,
-    psk: Option<Zeroizing<[u8; 32]>>,
+    pub(crate) identity: Identity,
     pub(crate) epochs: Epochs,
-    next_epoch: u32,
     pub(crate) established: Option<Instant>,
     pub(crate) paths: PathManager,
     /// Snapshots of the paths with a share. `Bonding` builds them; `send_under` books in them each
@@ -91,19 +86,10 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    pub(crate) fn new(
-        now: Instant,
-        slot: Slot,
-        key: PeerKey,
-        psk: Option<Zeroizing<[u8; 32]>>,
-        side: Side,
-    ) -> Self {
+    pub(crate) fn new(now: Instant, identity: Identity, side: Side) -> Self {
         Self {
-            slot,
-            key,
-            psk,
+            identity,
             epochs: Epochs::default(),
-            next_epoch: 0,
             established: None,
             paths: PathManager::new(side),
             sharing: Vec::new(),
@@ -119,16 +105,6 @@ impl Tunnel {
             heard_at: now,
             state: PeerState::Unestablished,
         }
-    }
-
-    pub(crate) fn psk(&self) -> Option<&[u8; 32]> {
-        self.psk.as_deref()
-    }
-
-    /// A name for the epoch of a handshake that begins.
-    pub(crate) const fn next_epoch(&mut self) -> EpochId {
-        self.next_epoch += 1;
-        EpochId(self.next_epoch)
     }
 
     /// Forgets keys, paths and what was to be said.
@@ -181,7 +157,7 @@ impl Tunnel {
     pub(crate) fn set_state(&mut self, cx: &mut Context<'_>, state: PeerState) {
         if self.state != state {
             self.state = state;
-            cx.tell(Event::State { peer: self.key, state });
+            cx.tell(Event::State { peer: self.identity.key, state });
         }
     }
 

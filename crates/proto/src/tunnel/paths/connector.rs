@@ -1,7 +1,11 @@
 //! What a client remembers of its links and its gateway: a part for each subject, and its sockets.
 //!
-//! Decides which candidates a round of handshakes has, in what order, and by which sockets. The
-//! tunnel decides when one is made, and what an answer changes (`connect`, `moving`).
+//! Decides which candidates a round of handshakes has, in what order, and by which sockets
+//! (`attempts`), and whether an answer is one (`answers`). It is handed the peer's identity and the
+//! paths. Whether a session is wanted, and what new keys change, others decide.
+
+mod answers;
+mod attempts;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +29,8 @@ use crate::session::index::IndexTable;
 use crate::time::{Duration, Instant};
 use crate::tunnel::{Context, Event, Link, StreamTo};
 use crate::wire::control::Prefix;
+
+pub(crate) use answers::{Answer, Refusal};
 
 /// Streams of one round.
 pub const STREAMS_MAX: usize = 4;

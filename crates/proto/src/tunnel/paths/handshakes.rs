@@ -1,19 +1,29 @@
 //! A client's handshakes under way, and what it remembers between them.
 //!
-//! Knows attempts and their answers. When one is made, and by which candidate, is decided by
-//! `connect`.
+//! Knows attempts and their answers. `connector::attempts` decides when one is made, and by which
+//! candidate.
 
 use std::collections::VecDeque;
 
 use super::candidate::Candidate;
 use crate::crypto::{Cookie, Initiator, Status, Token};
+use crate::error::DropReason;
 use crate::id::{SessionIndex, SocketId, Transport};
 use crate::outbox::Route;
+use crate::session::epochs::PENDING_TIME;
 use crate::session::index::{EpochId, IndexTable};
 use crate::session::restart::Proof;
 use crate::time::{Duration, Instant};
 use crate::wire::control::Prefix;
 use crate::wire::handshake::ResponsePart;
+
+/// Attempts that can be answered at once.
+const ATTEMPTS_MAX: usize = 32;
+/// How long an attempt can be answered: the gateway forgets its own answer a little later
+/// ([`PENDING_TIME`]), and keys that only one end has are of no use.
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+const _: () = assert!(ANSWER_TIME.as_secs() < PENDING_TIME.as_secs());
 
 /// Different versions kept of each of the two parts of a response. Each pair costs a decapsulation.
 const PARTS_MAX: usize = 4;
@@ -79,6 +89,13 @@ pub(crate) struct Attempt {
     pub(crate) parts: Parts,
 }
 
+impl Attempt {
+    /// Whether it is too old to be answered.
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_since(self.sent_at) >= ANSWER_TIME
+    }
+}
+
 /// Parts of a response. An attacker who sees the exchange can forge parts, so a few versions of
 /// each are kept, and trying finds the true pair.
 #[derive(Debug, Default)]
@@ -140,6 +157,26 @@ impl Handshakes {
         Some(newest.find(|attempt| way(&attempt.route) == way(route))?.sent_at)
     }
 
+    /// Takes out the attempt for `epoch` if `answers` accepts it, and returns both.
+    ///
+    /// # Errors
+    /// [`DropReason::BadHandshake`] if there is none, or it is too old, and what `answers` says.
+    pub(super) fn take_answered<A>(
+        &mut self,
+        now: Instant,
+        epoch: EpochId,
+        answers: impl FnOnce(&mut Initiator) -> Result<A, DropReason>,
+    ) -> Result<(Attempt, A), DropReason> {
+        let round = self.round.as_mut().ok_or(DropReason::BadHandshake)?;
+        let mut attempts = round.attempts.iter();
+        let place = attempts.position(|attempt| attempt.epoch == epoch && !attempt.is_over(now));
+        let place = place.ok_or(DropReason::BadHandshake)?;
+        let attempt = round.attempts.get_mut(place).ok_or(DropReason::BadHandshake)?;
+        let answer = answers(&mut attempt.initiator)?;
+        let attempt = round.attempts.remove(place).ok_or(DropReason::BadHandshake)?;
+        Ok((attempt, answer))
+    }
+
     pub(crate) const fn is_trying(&self) -> bool {
         self.round.is_some()
     }
@@ -154,10 +191,36 @@ impl Handshakes {
         self.wanted = wanted;
     }
 
-    pub(crate) fn stop(&mut self, table: &mut IndexTable) {
-        for attempt in self.round.take().into_iter().flat_map(|round| round.attempts) {
+    /// Ends the round under way. Returns whether there was one.
+    pub(crate) fn stop(&mut self, table: &mut IndexTable) -> bool {
+        let round = self.round.take();
+        let was_trying = round.is_some();
+        for attempt in round.into_iter().flat_map(|round| round.attempts) {
             table.revoke(attempt.indices);
         }
+        was_trying
+    }
+
+    /// A counter that was never used with the gateway.
+    pub(super) const fn take_counter(&mut self) -> u64 {
+        let counter = self.counter;
+        self.counter = counter.saturating_add(1);
+        counter
+    }
+
+    /// An attempt has left. Returns whether older ones were given up for it: they are too many, or
+    /// too old to be answered.
+    pub(super) fn begin(&mut self, now: Instant, new: Attempt, table: &mut IndexTable) -> bool {
+        let Some(round) = &mut self.round else { return false };
+        round.attempts.push_back(new);
+        let count = round.attempts.len();
+        while round.attempts.len() > ATTEMPTS_MAX
+            || round.attempts.front().is_some_and(|oldest| oldest.is_over(now))
+        {
+            let Some(oldest) = round.attempts.pop_front() else { break };
+            table.revoke(oldest.indices);
+        }
+        round.attempts.len() < count
     }
 
     /// Whether an answer may come by this socket.

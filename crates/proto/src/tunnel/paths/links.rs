@@ -6,14 +6,11 @@
 
 use std::net::SocketAddr;
 
-use super::connector::STREAMS_MAX;
-use super::handshakes::Round;
 use super::plan::is_fresh;
 use super::{PathManager, Side, Wish};
 use crate::id::{SocketId, Transport};
 use crate::path::probe::Probes;
 use crate::path::{Path, PathId};
-use crate::tunnel::connect::PAUSE_FIRST;
 use crate::tunnel::{Context, Link, StreamTo};
 
 impl PathManager {
@@ -282,9 +279,7 @@ impl PathManager {
         if !stale || connector.handshakes.is_trying() || !connector.handshakes.wanted {
             return;
         }
-        let queue = connector.candidates.streams().take(STREAMS_MAX).collect();
-        // Beyond the first pause, whose round asks by the path in use only.
-        connector.handshakes.round = Some(Round::new(cx.now, PAUSE_FIRST * 2, queue));
+        connector.begin_round_by_streams(cx.now);
         self.wish(Wish::Attempt);
     }
 
