@@ -1,9 +1,8 @@
-//! Address translation by the axes of RFC 4787: how ports are mapped, what is let in, for how
-//! long.
+//! Network address translation by the axes of RFC 4787: mapping of ports, filtering, and expiry.
 //!
-//! A box that the emulator makes has no hairpin and translates UDP, TCP and ICMP echo alike; it
-//! does not follow TCP's states, a mapping just expires. A family without an outside address is
-//! not translated but filtered all the same: the firewall of an IPv6 home router.
+//! The emulator's NAT has no hairpin and translates UDP, TCP and ICMP echo alike. It does not
+//! follow TCP's states; a mapping just expires. A family without an outside address is filtered but
+//! not translated, as by the firewall of an IPv6 home router.
 
 use super::SECOND;
 use super::frame::{Endpoints, Protocol};
@@ -11,7 +10,7 @@ use super::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-/// The most mappings a box holds; the one unused for longest makes room.
+/// The most mappings of a NAT; the one unused for longest makes room.
 const MAX_MAPPINGS: usize = 16_384;
 /// The most remote ends that one mapping remembers for filtering.
 const MAX_PEERS: usize = 1_024;
@@ -40,10 +39,10 @@ pub enum Filtering {
     Port,
 }
 
-/// The usual boxes by name.
+/// The usual kinds by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NatKind {
-    /// Maps by inside end alone and lets anyone in.
+    /// Maps by inside end alone and lets everybody in.
     FullCone,
     /// Maps by inside end alone, filters by address.
     AddressRestricted,
@@ -53,12 +52,12 @@ pub enum NatKind {
     Symmetric,
 }
 
-/// What a NAT box is like.
+/// The properties of a NAT.
 #[derive(Clone, Debug)]
 pub struct NatConfig {
     /// How ports are mapped.
     pub mapping: Mapping,
-    /// What is let in.
+    /// Filtering.
     pub filtering: Filtering,
     /// How long a mapping lives after its last packet *from inside*, in nanoseconds
     /// (RFC 4787 REQ-6: inbound traffic alone need not refresh it).
@@ -82,17 +81,17 @@ impl NatConfig {
     }
 }
 
-/// One NAT box.
+/// One NAT.
 #[derive(Debug)]
 pub(super) struct Nat {
     config: NatConfig,
     rng: Rng,
     mappings: BTreeMap<InsideKey, Entry>,
-    /// Outside end to mapping: what comes in is found here.
+    /// Outside end to mapping, for packets from outside.
     by_outside: BTreeMap<(Protocol, SocketAddr), InsideKey>,
 }
 
-/// What a mapping belongs to: an inside end, and as much of the remote end as [`Mapping`] says.
+/// The key of a mapping: an inside end, and as much of the remote end as [`Mapping`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InsideKey {
     protocol: Protocol,
@@ -143,8 +142,7 @@ impl Nat {
         Some(entry.outside)
     }
 
-    /// The inside end that a packet from outside goes to; `None` when nobody is there or the
-    /// sender is not let in.
+    /// The inside end of a packet from outside; `None` if there is none or the sender is filtered.
     pub(super) fn inbound(&self, now_ns: u64, packet: &Endpoints) -> Option<SocketAddr> {
         let key = self.by_outside.get(&(packet.protocol, packet.destination))?;
         let entry = self.mappings.get(key).filter(|entry| entry.expires_ns > now_ns)?;
@@ -187,8 +185,8 @@ impl Nat {
         }
     }
 
-    /// Lets these in, and keeps mappings this long from their next packet from inside on. All
-    /// mappings that there are go.
+    /// Sets filtering, and the lifetime of mappings from their next packet from inside on. All
+    /// present mappings go.
     pub(super) fn set(&mut self, filtering: Filtering, expiry_ns: u64) {
         self.config.filtering = filtering;
         self.config.expiry_ns = expiry_ns;
@@ -206,7 +204,7 @@ impl Nat {
         }
     }
 
-    /// Removes what has expired, and the oldest if that was nothing, when the table is full.
+    /// If the table is full, removes expired mappings, or else the oldest.
     fn make_room(&mut self, now_ns: u64) {
         if self.mappings.len() < MAX_MAPPINGS {
             return;

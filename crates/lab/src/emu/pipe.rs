@@ -1,12 +1,13 @@
-//! One direction of one link: a queue, a serialiser, and the way through the air.
+//! One direction of one link: a queue, a serialiser, and the transmission.
 //!
-//! A packet passes three stages. It waits in a drop-tail queue bounded in bytes; the serialiser
-//! takes as long for it as the rate says; then its fate is drawn (lost, damaged, doubled, held
-//! back) and it travels for the delay plus jitter. Fate comes after the serialiser so that a
-//! lost packet has used its air time, as on a real radio. A policer of UDP stands before the queue.
+//! A packet passes three stages. It waits in a drop-tail queue with a bound in bytes. The
+//! serialiser takes the time that the rate requires. Then its fate is drawn (lost, damaged,
+//! duplicated, held back) and it travels for the delay plus jitter. The fate follows the serialiser
+//! so that a lost packet has used its air time, as on a real radio. A policer of UDP stands before
+//! the queue.
 //!
-//! Limits: the rate may change at any time but holds for a packet from when its first bit is
-//! sent; jitter never reorders, only [`Reorder`] does.
+//! Limits: the rate may change at any time, but holds for a packet from its first bit on. Jitter
+//! never reorders; only [`Reorder`] does.
 
 use super::changes::Changes;
 use super::frame::{Frame, Protocol};
@@ -25,12 +26,12 @@ const MAX_IN_FLIGHT: usize = 1 << 20;
 /// How fast a pipe sends.
 #[derive(Clone, Debug, Default)]
 pub enum Rate {
-    /// As fast as packets come; the queue is never used.
+    /// Packets leave as fast as they come; the queue is never used.
     #[default]
     Unlimited,
     /// Bits per second of layer-3 length, exact over any time: remainders are carried on.
     BitsPerSecond(u64),
-    /// As a recorded link did.
+    /// As in a recording.
     Trace(Arc<Trace>),
     /// A rate that changes at given moments.
     Changing(Arc<Changes>),
@@ -41,7 +42,7 @@ pub enum Rate {
 pub struct Reorder {
     /// Probability that a packet is held back, in `[0, 1]`.
     pub probability: f64,
-    /// For how long, on top of delay and jitter, in nanoseconds; later packets overtake it.
+    /// For this time beyond delay and jitter, in nanoseconds; later packets overtake it.
     pub hold_ns: u64,
 }
 
@@ -51,20 +52,20 @@ pub enum Carrier {
     /// It carries.
     #[default]
     Up,
-    /// Unplugged: what waits or travels is gone, what is pushed is dropped.
+    /// Unplugged: queued and travelling packets are lost, and new ones are dropped.
     Down,
-    /// Takes packets and time as ever and delivers nothing: what an end cannot see.
+    /// Takes packets and time as before and delivers nothing: no end can see it.
     BlackHole,
 }
 
-/// What one direction of a link is like.
+/// The properties of one direction of a link.
 #[derive(Clone, Debug)]
 pub struct PipeConfig {
     /// Speed of the serialiser.
     pub rate: Rate,
     /// Bytes that may wait, not counting the packet being sent; one packet may always wait.
     pub queue_bytes: u64,
-    /// Time on the way, in nanoseconds.
+    /// Delay, in nanoseconds.
     pub delay_ns: u64,
     /// Up to this much more, evenly distributed, in nanoseconds; order is kept.
     pub jitter_ns: u64,
@@ -76,8 +77,7 @@ pub struct PipeConfig {
     pub duplicate: f64,
     /// Overtaking.
     pub reorder: Reorder,
-    /// What UDP gets of it at most, dropped beyond that before the queue; other protocols are not
-    /// limited.
+    /// A policer of UDP before the queue; other protocols are not limited.
     pub udp: Option<Policer>,
 }
 
@@ -98,28 +98,28 @@ impl Default for PipeConfig {
     }
 }
 
-/// What became of the packets of a pipe; all counted since it was made.
+/// Counters of a pipe since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PipeStats {
     /// Packets pushed in.
     pub pushed: u64,
     /// Layer-3 bytes pushed in.
     pub pushed_bytes: u64,
-    /// Packets that came out, doubles included.
+    /// Delivered packets, duplicates included.
     pub delivered: u64,
     /// Layer-3 bytes that came out.
     pub delivered_bytes: u64,
     /// Dropped because the queue was full.
     pub dropped_queue: u64,
-    /// UDP beyond what its policer lets by.
+    /// UDP packets that its policer dropped.
     pub policed: u64,
     /// Lost by the loss model.
     pub lost: u64,
     /// Dropped for bit errors, or delivered damaged.
     pub damaged: u64,
-    /// Gone because the link was down or went down.
+    /// Lost because the link was down or went down.
     pub dropped_down: u64,
-    /// Swallowed by a black hole.
+    /// Dropped by a black hole.
     pub swallowed: u64,
     /// Packets that were doubled.
     pub duplicated: u64,
@@ -141,7 +141,7 @@ pub(super) struct Pipe<F> {
     serialiser: Serialiser<F>,
     flight: BinaryHeap<InFlight<F>>,
     flown: u64,
-    /// When the latest packet that keeps order arrives: no later one may come before.
+    /// When the latest packet in order arrives: no later one may come before.
     latest_arrival_ns: u64,
     /// Fraction of a nanosecond left over by the packet before, in units of 1 / rate.
     remainder: u64,
@@ -232,8 +232,8 @@ impl<F: Frame> Pipe<F> {
         earliest([serialiser, flight])
     }
 
-    /// Moves everything that is due at `now_ns` and returns one packet that came out, with the
-    /// moment at which it did; to be called until `None`.
+    /// Moves everything that is due at `now_ns` and returns one delivered packet with its time; to
+    /// be called until `None`.
     pub(super) fn poll_arrival(&mut self, now_ns: u64) -> Option<(u64, F)> {
         loop {
             let due_ns = self.poll_timeout().filter(|&due| due <= now_ns)?;
@@ -252,7 +252,7 @@ impl<F: Frame> Pipe<F> {
         }
     }
 
-    /// Plugs, unplugs, or makes a black hole of the pipe.
+    /// Connects or disconnects the pipe, or makes it a black hole.
     pub(super) fn set_carrier(&mut self, now_ns: u64, carrier: Carrier) {
         self.settle(now_ns);
         self.carrier = carrier;
@@ -268,8 +268,8 @@ impl<F: Frame> Pipe<F> {
         }
     }
 
-    /// Changes what the pipe is like. Packets on the way keep their fate; the rate holds from the
-    /// next packet on.
+    /// Changes the properties of the pipe. Packets on the way keep their fate; the rate holds from
+    /// the next packet on.
     pub(super) fn set_config(&mut self, now_ns: u64, config: PipeConfig) {
         self.settle(now_ns);
         if config.loss != self.config.loss {
@@ -301,7 +301,7 @@ impl<F: Frame> Pipe<F> {
         let Serialiser::Idle { since_ns } = self.serialiser else { return };
         let start_ns = since_ns.max(now_ns);
         if start_ns > since_ns {
-            // A gap: what was left of a nanosecond passed in it.
+            // After a gap the remainder of a nanosecond is over.
             self.remainder = 0;
         }
         match &self.config.rate {
@@ -334,7 +334,7 @@ impl<F: Frame> Pipe<F> {
         self.serialiser = Serialiser::Sending { frame, until_ns };
     }
 
-    /// Brings the serialiser up to `now_ns`, so that what comes next does not start in the past.
+    /// Brings the serialiser up to `now_ns`, so that the next packet does not start in the past.
     fn settle(&mut self, now_ns: u64) {
         loop {
             match &self.serialiser {
@@ -351,7 +351,7 @@ impl<F: Frame> Pipe<F> {
         }
     }
 
-    /// Lets go what the serialiser has finished at `due_ns`, and starts on the next.
+    /// Releases the packet that the serialiser has finished at `due_ns`, and starts the next.
     fn step_serialiser(&mut self, due_ns: u64) {
         let idle = Serialiser::Idle { since_ns: due_ns };
         match std::mem::replace(&mut self.serialiser, idle) {
@@ -369,8 +369,8 @@ impl<F: Frame> Pipe<F> {
         }
     }
 
-    /// Sends up to 1,500 bytes from the head of the queue; what is left of the opportunity when
-    /// the queue runs empty is lost.
+    /// Sends up to 1,500 bytes from the head of the queue. If the queue runs empty, the rest of the
+    /// opportunity is lost.
     fn use_opportunity(&mut self, at_ns: u64, mut sent: u64) {
         let mut left = OPPORTUNITY_BYTES;
         while let Some(head) = self.queue.front() {
@@ -396,7 +396,7 @@ impl<F: Frame> Pipe<F> {
         }
     }
 
-    /// After the rate became unlimited: everything that waits leaves at once.
+    /// The rate became unlimited: all queued packets leave at once.
     fn flush_queue(&mut self, now_ns: u64) {
         while let Some(frame) = self.queue.pop_front() {
             self.queued_bytes -= frame.wire_len() as u64;

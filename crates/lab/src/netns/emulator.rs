@@ -1,8 +1,8 @@
-//! The thread that plays the Internet in real time.
+//! The thread that emulates the Internet in real time.
 //!
-//! One thread holds the other side of every host's network cards. It waits for packets, for the
-//! emulator's next event and for requests; takes what came, hands over what is due, and notes how
-//! late that was. Nothing else touches the emulator, so there is no lock: [`Emulator::with`] sends
+//! One thread holds the other side of every host's interfaces. It waits for packets, for the
+//! emulator's next event and for requests. It takes sent packets, delivers due ones, and notes
+//! their lateness. Nothing else touches the emulator, so there is no lock: [`Emulator::with`] sends
 //! a function to the thread and waits for its answer.
 
 use super::lateness::Timekeeping;
@@ -39,21 +39,21 @@ pub struct Emulator {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread owns: the emulated Internet and the cards of the hosts on it.
+/// The thread's state: the emulated Internet and the interfaces of its hosts.
 #[derive(Debug)]
 pub struct Shell {
     /// The network itself.
     pub internet: Internet<IpPacket>,
     cards: Vec<Card>,
-    /// Which card a link is plugged into, by its number.
+    /// The interface of each connected link, by its number.
     plugged: BTreeMap<LinkId, usize>,
     timekeeping: Timekeeping,
-    /// The card that was plugged in last, until the first packet comes to it.
+    /// The interface that was connected last, until its first packet arrives.
     awaited: Option<usize>,
     epoll: OwnedFd,
 }
 
-/// A host's network card, from the cable's side.
+/// A host's interface, from the cable's side.
 #[derive(Debug)]
 struct Card {
     tap: Tap,
@@ -85,14 +85,14 @@ pub struct Captured {
     pub endpoints: Option<Endpoints>,
 }
 
-/// What passed one card while it was watched; at most a million packets.
+/// The packets of one interface during a capture; at most a million.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     /// The packets in the order in which they passed.
     pub packets: Vec<Captured>,
     /// Packets that passed after the capture was full.
     pub missed: u64,
-    /// The packets themselves, one for one, where they were asked for.
+    /// The packets themselves, one for one, if they were requested.
     pub contents: Option<Vec<IpPacket>>,
 }
 
@@ -144,7 +144,7 @@ impl Emulator {
         result.recv().map_err(|_| gone())
     }
 
-    /// How late deliveries have been since the start or the last call, which clears it.
+    /// The lateness of deliveries since the start or the last call, which clears it.
     pub fn take_timekeeping(&self) -> io::Result<Timekeeping> {
         self.with(|shell, _| std::mem::take(&mut shell.timekeeping))
     }
@@ -166,7 +166,7 @@ impl Drop for Emulator {
 }
 
 impl Shell {
-    /// Takes packets, hands over what is due, serves requests, until the handle is dropped.
+    /// Takes packets, delivers due ones, serves requests, until the handle is dropped.
     fn run(mut self, timer: &OwnedFd, wake: &OwnedFd, inbox: &Receiver<Request>) {
         let mut buffer = vec![0; FRAME_BYTES];
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
@@ -221,7 +221,7 @@ impl Shell {
         *armed = next;
     }
 
-    /// Takes what a host has sent on one card.
+    /// Takes the packets that a host has sent on one interface.
     fn take_from(&mut self, card: usize, buffer: &mut [u8]) {
         for _ in 0..BATCH {
             let Some(Ok(Some(length))) = self.cards.get(card).map(|c| c.tap.receive(buffer)) else {
@@ -240,13 +240,13 @@ impl Shell {
         }
     }
 
-    /// Hands over every packet that is due, and notes how late it was.
+    /// Delivers every due packet, and notes its lateness.
     fn hand_over(&mut self) {
         let mut now_ns = monotonic_ns();
         while let Some(delivery) = self.internet.poll_delivery(now_ns) {
             let Some(&number) = self.plugged.get(&delivery.link) else { continue };
             let card = &mut self.cards[number];
-            // A card that is down or full loses the packet, as a real one would.
+            // An interface that is down or full loses the packet, as a real one would.
             let _ = card.tap.send(card.mac, delivery.frame.bytes());
             now_ns = monotonic_ns();
             let late_ns = now_ns.saturating_sub(delivery.at_ns);
@@ -270,8 +270,8 @@ impl Shell {
         Ok(number)
     }
 
-    /// Plugs a card into a link, out of the one it was in; `None` leaves it unplugged. The host's
-    /// kernel sees the carrier.
+    /// Connects an interface to a link, out of its old one; `None` leaves it unconnected. The
+    /// host's kernel sees the carrier.
     pub(super) fn plug(&mut self, card: usize, plug: Option<(NodeId, LinkId)>) -> io::Result<()> {
         let entry = &mut self.cards[card];
         if let Some((_, old)) = std::mem::replace(&mut entry.plug, plug) {
@@ -312,7 +312,7 @@ impl Capture {
     }
 }
 
-/// The IP packet of an Ethernet frame; `None` for ARP and whatever else a host says to its cable.
+/// The IP packet of an Ethernet frame; `None` for ARP and other frames of a host.
 fn ip_packet(frame: &[u8]) -> Option<&[u8]> {
     let ethertype = frame.get(12..ETHERNET_HEADER)?;
     match ethertype {

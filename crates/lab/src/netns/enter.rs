@@ -1,4 +1,4 @@
-//! The way into a world of our own: user, network and mount namespaces, and priority before.
+//! Enters the lab's own user, network and mount namespaces, after raising the priority.
 
 use super::interrupt;
 use rustix::io::Errno;
@@ -26,19 +26,19 @@ pub struct Entered {
     traces: Arc<Traces>,
 }
 
-/// What outlives a process unless it is undone, in the order in which it is undone: on drop, or at
-/// once when a signal ends the lab.
+/// Changes that outlive a process unless they are undone, in the order in which they are undone: on
+/// drop, or at once when a signal ends the lab.
 #[derive(Debug)]
 struct Traces {
     directory: PrivateDirectory,
     priority: Priority,
 }
 
-/// What the scheduler granted: nice -20 and, where there is one, the session's autogroup at -20.
+/// The scheduler's grant: nice -20 and, if there is one, the session's autogroup at -20.
 #[derive(Debug)]
 struct Priority {
     raised: bool,
-    /// What the autogroup had, if it was changed.
+    /// The earlier value of the autogroup, if it was changed.
     autogroup_before: Option<i32>,
 }
 
@@ -46,7 +46,7 @@ struct Priority {
 #[derive(Debug)]
 struct PrivateDirectory(PathBuf);
 
-/// Why there can be no lab on this machine, and what would help.
+/// The reason why the lab cannot run on this machine, and the cure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The kernel or a policy refuses new user namespaces.
@@ -57,18 +57,18 @@ pub enum Refusal {
     NoTun,
     /// `/dev/net/tun` may not be opened.
     TunDenied(Errno),
-    /// Something else in setting up.
+    /// Another failure.
     Other(&'static str, Errno),
 }
 
 /// Moves the process into namespaces of its own, in which it is root over the network and nothing
-/// else. To be called before any thread is started.
+/// else. To be called before any thread starts.
 ///
-/// Priority is asked for first, because the right to it is lost inside; without the right the lab
-/// runs on, and [`Entered::priority_note`] says so.
+/// It raises the priority first, because the right to it is lost inside. Without the right the lab
+/// runs all the same, and [`Entered::priority_note`] says so.
 ///
 /// # Errors
-/// What was refused, and what would help.
+/// What was refused, and the cure.
 pub fn enter() -> Result<Entered, Refusal> {
     check_tun()?;
     // From here on a refusal drops it, and the session gets its weight back.
@@ -104,7 +104,7 @@ impl Entered {
         &self.traces.directory.0
     }
 
-    /// What to tell people when the emulator runs at ordinary priority.
+    /// A note for people if the emulator runs at ordinary priority.
     pub fn priority_note(&self) -> Option<&'static str> {
         (!self.traces.priority.raised)
             .then_some("no right to raise the emulator's priority: expect more lateness under load")
@@ -112,7 +112,7 @@ impl Entered {
 }
 
 impl Traces {
-    /// Undoes what would outlive the process. What has been undone before fails, to no harm.
+    /// Undoes the changes that would outlive the process. A repeated undo fails harmlessly.
     fn remove(&self) {
         self.directory.remove();
         self.priority.give_back();
@@ -130,7 +130,7 @@ impl Priority {
         let before = fs::read_to_string(AUTOGROUP)
             .ok()
             .and_then(|line| line.trim().rsplit(' ').next().and_then(|nice| nice.parse().ok()));
-        // A session that is there already was left so by a lab that was killed: it gets the usual.
+        // A raised session was left by a killed lab: it gets the usual value.
         let before = before.map(|nice| if nice == -20 { 0 } else { nice });
         let changed = before.is_some() && fs::write(AUTOGROUP, "-20").is_ok();
         Self { raised: true, autogroup_before: before.filter(|_| changed) }
@@ -158,8 +158,8 @@ impl Drop for Priority {
 }
 
 impl PrivateDirectory {
-    /// A fresh tmpfs in the system's temporary directory, visible to us alone; what dead labs left
-    /// there (an empty directory each) is removed.
+    /// A new tmpfs in the system's temporary directory, visible to this process alone. Empty
+    /// directories of killed labs are removed.
     fn mount() -> Result<Self, Refusal> {
         let parent = std::env::temp_dir();
         sweep(&parent);
@@ -200,10 +200,10 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Opens and closes the TUN device, for a refusal that comes early and names the true cause.
+/// Opens and closes the TUN device, so that a refusal comes early and names the true cause.
 ///
 /// # Errors
-/// Why it cannot be had.
+/// Why it is not available.
 pub fn check_tun() -> Result<(), Refusal> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     match rustix::fs::open("/dev/net/tun", flags, rustix::fs::Mode::empty()) {
@@ -213,8 +213,8 @@ pub fn check_tun() -> Result<(), Refusal> {
     }
 }
 
-/// Makes one TAP device in the namespace just entered, and lets it go: some policies let a user
-/// into a namespace and refuse every right there.
+/// Makes one TAP device in the new namespace, and closes it: some policies let a user into a
+/// namespace and refuse every right there.
 fn probe_tap() -> Result<(), Refusal> {
     match super::tap::Tap::create("probe") {
         Ok(_) => Ok(()),

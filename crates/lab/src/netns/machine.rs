@@ -1,10 +1,10 @@
-//! How evenly the machine works: the same little work again and again, by its processor's clock.
+//! Measures how evenly the machine works: the same small task again and again, by its processor's
+//! clock.
 //!
-//! Time in which somebody else of this machine has the processor does not count, so whatever makes
-//! the work take longer comes from below: the host of a virtual machine that gives its processors
-//! to others, or a processor that shares its units with another. Neither need show as `steal`
-//! (proc(5)), and the emulator, who goes before everybody else and sleeps mostly, hardly feels it;
-//! who carries packets does.
+//! Time in which another program has the processor does not count. So a longer task has a cause
+//! below: the host of a virtual machine that gives its processors to others, or a processor that
+//! shares its units with another. Neither has to show as `steal` (proc(5)). The emulator hardly
+//! notices it, because it has priority and mostly sleeps; the threads that carry packets do.
 
 use super::times::Times;
 use crate::emu::{MS, SECOND};
@@ -16,14 +16,14 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often it is looked at: some thousandths of a processor.
+/// The time between two samples: some thousandths of a processor.
 const EVERY: Duration = Duration::from_nanos(10 * MS);
-/// The work is to send and receive a datagram of this size, in bytes, so many times.
+/// The task is to send and receive datagrams of this size, in bytes.
 const BYTES: usize = 1_400;
 /// See [`BYTES`].
 const DATAGRAMS: usize = 16;
 
-/// Looks at the machine until it is asked.
+/// Samples the machine until it is stopped.
 #[derive(Debug)]
 pub struct Machine {
     asked: Sender<()>,
@@ -31,10 +31,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Begins to look.
+    /// Begins to sample.
     ///
     /// # Errors
-    /// There is no socket or thread to be had.
+    /// There is no socket or thread.
     pub fn watch() -> anyhow::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let pair = net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
@@ -51,14 +51,14 @@ impl Machine {
         Ok(Self { asked, thread })
     }
 
-    /// Ends it; returns what the work took each time.
+    /// Stops; returns the time of each sample.
     pub fn took(self) -> Times {
         drop(self.asked);
         self.thread.join().unwrap_or_default()
     }
 }
 
-/// What something takes of this thread's processor time, in nanoseconds.
+/// Processor time of this thread for a task, in nanoseconds.
 fn took_ns(work: impl FnOnce()) -> u64 {
     let now_ns = || {
         let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -72,7 +72,7 @@ fn took_ns(work: impl FnOnce()) -> u64 {
 fn work((here, there): &(OwnedFd, OwnedFd)) {
     let mut bytes = [0; BYTES];
     for _ in 0..DATAGRAMS {
-        // Whether it arrives is of no interest: it is the work that is.
+        // Its arrival does not matter: the work does.
         let _ = net::send(here, &bytes, SendFlags::DONTWAIT);
         let _ = net::recv(there, &mut bytes[..], RecvFlags::DONTWAIT);
     }

@@ -1,8 +1,8 @@
-//! Two ends of a talk: one calls, the other answers. Each datagram carries its number and when it
-//! was sent, on the clock that all hosts share, so that each direction is measured by itself.
+//! Two ends of a call: one calls, the other answers. Each datagram carries its number and its time
+//! of sending, on the clock that all hosts share, so that each direction is measured by itself.
 //!
-//! A voice is G.711 in RTP (RFC 3550, 5.1; RFC 3551: payload type 0), the number behind the header.
-//! What is no voice has zeros in the header's place, and is sent back by who is called.
+//! A voice is G.711 in RTP (RFC 3550, 5.1; RFC 3551: payload type 0), with the number after the
+//! header. Requests have zeros in place of the header, and the called end returns them.
 
 use super::receive::receive_until;
 use super::report::{Heard, Report, Reporter};
@@ -12,13 +12,13 @@ use clap::Args;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// How long after its regular end late datagrams are waited for, in nanoseconds.
+/// How long after its regular end late datagrams are awaited, in nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// How long who is called waits for the first word.
+/// How long the called end waits for the first datagram.
 const FIRST_WORD: Duration = Duration::from_secs(60);
 /// Version 2, nothing optional.
 const RTP: u8 = 0x80;
-/// Where number and time of sending stand.
+/// Offset of the number and the time of sending.
 const NUMBER_AT: usize = 12;
 /// The shortest datagram.
 const SHORTEST: usize = NUMBER_AT + 16;
@@ -27,7 +27,7 @@ const SAMPLES: u32 = 160;
 /// The most datagrams of one talk.
 const MAX_COUNT: u32 = 1_000_000;
 
-/// What is said.
+/// The content.
 #[derive(Clone, Debug, Args)]
 pub struct Speech {
     /// Say it as RTP, both ways
@@ -67,10 +67,10 @@ pub fn answer(listen: SocketAddr, speech: &Speech, reporter: &Reporter) -> anyho
     reporter.tell(&Report::Heard(Heard { delays_ns: ear.delays_ns }))
 }
 
-/// Calls who waits, talks, and hears what comes.
+/// Calls the other end, sends and receives.
 ///
 /// # Errors
-/// When no socket can be had.
+/// If there is no socket.
 pub fn call(to: SocketAddr, speech: &Speech, reporter: &Reporter) -> anyhow::Result<()> {
     let any = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
@@ -81,7 +81,8 @@ pub fn call(to: SocketAddr, speech: &Speech, reporter: &Reporter) -> anyhow::Res
     reporter.tell(&Report::Heard(Heard { delays_ns: ear.delays_ns }))
 }
 
-/// Speaks on time, if it `speaks` at all, and hears until all has come or nobody waits any more.
+/// Sends on time, if it `speaks` at all, and receives until everything has arrived or the time is
+/// over.
 fn talk(socket: &UdpSocket, speech: &Speech, speaks: bool, ear: &mut Ear) -> anyhow::Result<()> {
     let start_ns = monotonic_ns() + speech.wait_ms * 1_000_000;
     let due_ns = |number: u32| start_ns + u64::from(number) * speech.interval_us * 1_000;
@@ -109,7 +110,7 @@ fn datagram(speech: &Speech, number: u32) -> Vec<u8> {
     datagram
 }
 
-/// What was heard so far.
+/// What was received so far.
 struct Ear {
     delays_ns: Vec<Option<u64>>,
     missing: usize,
@@ -130,15 +131,15 @@ impl Ear {
         };
         let number = u32::try_from(field(NUMBER_AT)?).ok()?;
         let sent_ns = field(NUMBER_AT + 8)?;
-        // Of a double, the first counts.
+        // Of a duplicate, the first counts.
         let place = self.delays_ns.get_mut(number as usize).filter(|place| place.is_none())?;
         *place = Some(now_ns.saturating_sub(sent_ns));
         self.missing -= 1;
         Some(number)
     }
 
-    /// Hears until `end_ns`, or until all has come where it `may_end`; who does not speak himself
-    /// sends everything back.
+    /// Receives until `end_ns`, or until everything has arrived if it `may_end`. An end that does
+    /// not send by itself returns everything.
     fn listen(
         &mut self,
         socket: &UdpSocket,

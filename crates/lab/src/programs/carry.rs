@@ -1,11 +1,11 @@
 //! Bulk data over many TCP connections at once, in either direction.
 //!
-//! One program listens, the other connects; one of them sends, the other receives, whichever it is.
-//! The receiver holds every byte against what the seed makes, and tells of each connection how far
-//! it is. What breaks a connection is told by the end that notices, which may be one only: a sender
-//! that gives up in silence leaves a receiver that waits for ever.
+//! One program listens, the other connects; one of them sends, the other receives. The receiver
+//! compares every byte with the seed's, and reports the progress of each connection. The end that
+//! notices a broken connection reports it. That may be one end only: if a sender gives up silently,
+//! the receiver waits for ever.
 //!
-//! Its limit: a thread for each connection, which is plenty for some hundreds.
+//! Its limit: a thread for each connection, which is enough for some hundreds.
 
 use super::content::{Comparison, Content};
 use super::report::{Carried, Report, Reporter};
@@ -25,7 +25,7 @@ use std::time::Duration;
 const CONNECTIONS_MAX: u32 = 2_000;
 /// The longest name of a congestion control (`TCP_CA_NAME_MAX`, its final zero included).
 const NAME_MAX: usize = 16;
-/// How often news of one connection are told, in nanoseconds.
+/// The time between two reports of one connection, in nanoseconds.
 const REPORT_NS: u64 = 50_000_000;
 /// The same for each connection beyond the first: the lab reads some hundred lines a second.
 const REPORT_MORE_NS: u64 = 4_000_000;
@@ -34,7 +34,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// The stack of a connection's thread, its buffer included.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// What is carried, and how. Both ends are told the same, but for the side.
+/// The content, and how it is sent. Both ends get the same arguments except for the side.
 #[derive(Clone, Debug, Args)]
 pub struct Carriage {
     /// Send; otherwise receive
@@ -63,11 +63,11 @@ pub struct Carriage {
     pub keepalive: bool,
 }
 
-/// Accepts so many connections, and carries over each what was agreed.
+/// Accepts this number of connections, and carries the content over each.
 ///
 /// # Errors
-/// When the address cannot be listened on, or the kernel does not know the congestion control. A
-/// connection that breaks is reported.
+/// If the address cannot be bound, or the kernel does not know the congestion control. A connection
+/// that breaks is reported.
 pub fn accept(listen: SocketAddr, carriage: &Carriage, reporter: &Reporter) -> anyhow::Result<()> {
     carriage.check()?;
     let listener = listen_on(listen, carriage.count)?;
@@ -80,7 +80,7 @@ pub fn accept(listen: SocketAddr, carriage: &Carriage, reporter: &Reporter) -> a
         let carriage = Arc::clone(&carriage);
         running.push(spawn(move || {
             let mut number = [0; 4];
-            // Who does not even say which one it is says so at the other end.
+            // If one fails before it has sent its number, the other end reports it.
             if (&stream).read_exact(&mut number).is_ok() {
                 carriage.run(&stream, u32::from_be_bytes(number));
             }
@@ -90,7 +90,7 @@ pub fn accept(listen: SocketAddr, carriage: &Carriage, reporter: &Reporter) -> a
     Ok(())
 }
 
-/// Opens so many connections, and carries over each what was agreed.
+/// Opens this number of connections, and carries the content over each.
 ///
 /// # Errors
 /// As for [`accept`].
@@ -135,7 +135,7 @@ impl Carriage {
         Ok(socket.into())
     }
 
-    /// Sets what is asked for; what a listener accepts inherits it.
+    /// Sets the options; accepted connections inherit those of the listener.
     fn prepare(&self, socket: &Socket) -> anyhow::Result<()> {
         if let Some(name) = &self.congestion {
             socket
@@ -149,7 +149,7 @@ impl Carriage {
         Ok(())
     }
 
-    /// Carries what is to be carried over one connection; what breaks it is told.
+    /// Carries the content over one connection; an error is reported.
     fn run(&self, stream: &TcpStream, number: u32) {
         let result =
             if self.send { self.send(stream, number) } else { self.receive(stream, number) };
@@ -158,7 +158,7 @@ impl Carriage {
         }
     }
 
-    /// Sends all, and waits until the other end has taken it.
+    /// Sends everything, and waits until the other end has it.
     fn send(&self, mut stream: &TcpStream, number: u32) -> io::Result<()> {
         let mut content = Content::new(self.content_seed(number), self.length);
         let mut buffer = Vec::new();
@@ -180,7 +180,7 @@ impl Carriage {
         }
     }
 
-    /// Takes all, and tells how far it is.
+    /// Receives everything, and reports its progress.
     fn receive(&self, mut stream: &TcpStream, number: u32) -> io::Result<()> {
         let mut news = News::new(number);
         tell(&Report::Opened { connection: number, at_ns: monotonic_ns() })?;
@@ -195,7 +195,8 @@ impl Carriage {
                     comparison.take(&buffer[..count]);
                     news.arrived(count, comparison.same());
                 }
-                // The time is over in which nothing came. (Where TCP gives up it says `TimedOut`.)
+                // The longest time without data is over. (If TCP gives up, the error is
+                // `TimedOut`.)
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => {
                     news.tell(false)?;
@@ -229,7 +230,7 @@ pub(super) fn keep_alive(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive)
 }
 
-/// What is known of one connection and was not told yet.
+/// Progress of one connection that was not yet reported.
 struct News {
     number: u32,
     bytes: u64,
@@ -251,7 +252,7 @@ impl News {
         self.arrivals.note(monotonic_ns());
     }
 
-    /// Tells it, if there is anything new.
+    /// Reports it, if there is anything new.
     fn tell(&mut self, complete: bool) -> io::Result<()> {
         self.told_ns = monotonic_ns();
         if self.told_bytes == self.bytes && !complete {
@@ -269,7 +270,7 @@ impl News {
     }
 }
 
-/// Says pieces on time; what could not be said in time follows at once.
+/// Sends pieces on time; overdue ones follow at once.
 struct Pacer {
     piece: usize,
     every_ns: u64,
@@ -294,7 +295,7 @@ impl Pacer {
     }
 }
 
-/// Listens with room for everybody who comes at once.
+/// Listens with room for all connections at once.
 pub(super) fn listen_on(listen: SocketAddr, count: u32) -> anyhow::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(listen), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -309,14 +310,14 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
 
 fn wait_for(running: Vec<JoinHandle<()>>) {
     for thread in running {
-        // One that died has nothing more to tell.
+        // A thread that panicked has nothing to report.
         let _ = thread.join();
     }
 }
 
 pub(super) fn tell_broken(connection: u32, error: &io::Error) {
     let broken = Report::Broken { connection, at_ns: monotonic_ns(), error: error.to_string() };
-    // When nobody listens any more there is nobody to be told.
+    // Without a reader there is nobody to report to.
     let _ = tell(&broken);
 }
 

@@ -1,7 +1,7 @@
-//! A steady one-way flow with sequence numbers, from a server to whoever subscribes.
+//! A steady one-way flow with sequence numbers, from a server to its subscribers.
 //!
-//! One way, because a round trip stands still when either direction does. The subscriber asks
-//! first, so the flow comes back through any NAT box.
+//! It is one-way, because a round trip pauses when either direction does. The subscriber sends
+//! first, so the flow returns through any NAT.
 
 use super::receive::receive_until;
 use super::report::{FlowStats, Report, Reporter};
@@ -14,11 +14,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long after a flow's regular end late datagrams are waited for, in nanoseconds.
+/// How long after a flow's regular end late datagrams are awaited, in nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often a subscription is repeated until the flow begins, in nanoseconds.
 const REPEAT_NS: u64 = 250_000_000;
-/// How long the whole of it may be without an answer, in nanoseconds.
+/// How long it is repeated without an answer, in nanoseconds.
 const ANSWER_NS: u64 = 5_000_000_000;
 /// Flows sent at once.
 const MAX_FLOWS: usize = 256;
@@ -54,10 +54,10 @@ impl FlowRequest {
     }
 }
 
-/// Sends flows to those who ask, for ever; who is not answered is not served.
+/// Sends flows to subscribers, for ever; a subscriber without a place gets no answer.
 ///
 /// # Errors
-/// When the address cannot be bound.
+/// If the address cannot be bound.
 pub fn send_flows(listen: SocketAddr, reporter: &Reporter) -> anyhow::Result<()> {
     let socket = UdpSocket::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
     reporter.tell(&Report::Ready)?;
@@ -73,7 +73,7 @@ pub fn send_flows(listen: SocketAddr, reporter: &Reporter) -> anyhow::Result<()>
         }
         match places.take(from) {
             Taken::None => {}
-            // A question that was repeated is answered again: its answer may be lost.
+            // A repeated request is answered again, because the answer may be lost.
             Taken::Before => drop(socket.send_to(&ACCEPTED.to_be_bytes(), from)),
             Taken::Now => {
                 let _ = socket.send_to(&ACCEPTED.to_be_bytes(), from);
@@ -87,11 +87,11 @@ pub fn send_flows(listen: SocketAddr, reporter: &Reporter) -> anyhow::Result<()>
     }
 }
 
-/// Who is being sent a flow, [`MAX_FLOWS`] at most.
+/// The subscribers, [`MAX_FLOWS`] at most.
 #[derive(Default)]
 struct Places(Mutex<BTreeSet<SocketAddr>>);
 
-/// What became of the wish for a place.
+/// The result of a request for a place.
 #[derive(Debug, PartialEq, Eq)]
 enum Taken {
     /// It has one from now on.
@@ -136,10 +136,10 @@ fn send_one(socket: &UdpSocket, to: SocketAddr, request: &FlowRequest) {
     }
 }
 
-/// Subscribes to a flow and follows it to its end; that nobody answers is a result.
+/// Subscribes to a flow and receives it to its end; no answer is a result, too.
 ///
 /// # Errors
-/// When no socket can be had.
+/// If there is no socket.
 pub fn subscribe(to: SocketAddr, request: &FlowRequest, reporter: &Reporter) -> anyhow::Result<()> {
     let any: SocketAddr = if to.is_ipv4() { "0.0.0.0:0".parse()? } else { "[::]:0".parse()? };
     let socket = UdpSocket::bind(any)?;
@@ -170,7 +170,7 @@ pub fn subscribe(to: SocketAddr, request: &FlowRequest, reporter: &Reporter) -> 
         }
         arrivals.note(at_ns);
         gaps.append(&mut arrivals.take_gaps());
-        // Of a double, the first counts.
+        // Of a duplicate, the first counts.
         received += u64::from(!std::mem::replace(slot, true));
     }
     reporter.tell(&Report::Flowed(FlowStats {

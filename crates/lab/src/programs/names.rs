@@ -1,8 +1,8 @@
-//! A name server as small as it can be (RFC 1035, RFC 3596): addresses of a few names, over UDP.
+//! A minimal name server (RFC 1035, RFC 3596): addresses of a few names, over UDP.
 //!
-//! It is the cache that a network has as well: what it once answered it goes on answering for as
-//! long as the record may be kept, whatever the zone says meanwhile. The zone is a file with lines
-//! of `NAME ADDRESS`, read again when nothing is kept.
+//! It also is the network's cache: it repeats an earlier answer for the record's time to live,
+//! whatever the zone says meanwhile. The zone is a file with lines of `NAME ADDRESS`, read again
+//! when no record is cached.
 
 use super::report::{Report, Reporter};
 use crate::emu::SECOND;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Length of a message's header.
 const HEADER: usize = 12;
-/// The longest question that is read: what UDP carries without extensions.
+/// The longest query: that of UDP without extensions.
 const MESSAGE_BYTES: usize = 512;
 /// The most labels of a name.
 const LABELS_MAX: usize = 32;
@@ -24,10 +24,10 @@ const TYPES: [u16; 2] = [1, 28];
 /// The class of the Internet.
 const CLASS: u16 = 1;
 
-/// Answers questions for ever.
+/// Answers queries for ever.
 ///
 /// # Errors
-/// When the address cannot be bound.
+/// If the address cannot be bound.
 pub fn serve_names(
     listen: SocketAddr,
     zone: &Path,
@@ -49,12 +49,12 @@ pub fn serve_names(
                 Cache { records: records(&text), until_ns: now_ns + u64::from(keep_s) * SECOND };
         }
         let left_s = (cache.until_ns - now_ns).div_ceil(SECOND) as u32;
-        // Who cannot be reached asks again.
+        // A client that cannot be reached asks again.
         let _ = socket.send_to(&question.answer(&cache.records, left_s), from);
     }
 }
 
-/// What the zone said, and how long that is answered.
+/// The zone's records, and how long they are cached.
 #[derive(Default)]
 struct Cache {
     records: Vec<(String, IpAddr)>,
@@ -69,7 +69,7 @@ fn records(zone: &str) -> Vec<(String, IpAddr)> {
     zone.lines().filter_map(record).take(RECORDS_MAX).collect()
 }
 
-/// The one question of a message.
+/// The one query of a message.
 struct Question<'a> {
     /// From the message's first byte to the question's last.
     bytes: &'a [u8],
@@ -105,7 +105,7 @@ impl<'a> Question<'a> {
         Some(Self { bytes, name: labels.join("."), wanted })
     }
 
-    /// The question again, and behind it the records that answer it.
+    /// The query again, followed by the records that answer it.
     fn answer(&self, records: &[(String, IpAddr)], keep_s: u32) -> Vec<u8> {
         let of_name = || records.iter().filter(|(name, _)| *name == self.name);
         let addresses: Vec<Vec<u8>> = of_name()

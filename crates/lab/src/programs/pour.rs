@@ -1,7 +1,7 @@
-//! Two ends of one flow of datagrams: by the clock, or a stream over QUIC ([`crate::udp`]).
+//! Two ends of one flow of datagrams: at a constant rate, or a stream over QUIC ([`crate::udp`]).
 //!
-//! The client's has the first word, whoever sends. Who receives reports once, when its time is
-//! over; who sends does so until it is ended.
+//! The client's end sends first, in either direction. The receiver reports once, when its time is
+//! over. The sender sends until it is ended.
 
 use super::receive::receive_until;
 use super::report::{Poured, Report, Reporter};
@@ -15,9 +15,9 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// How long nothing may be due before the socket is looked at again, in nanoseconds.
+/// The longest time without a look at the socket, in nanoseconds.
 const LONGEST_NS: u64 = 100 * MS;
-/// What the kernel may keep of what came and was not read yet, in bytes.
+/// Bytes of received datagrams that the kernel may queue.
 const BUFFER: usize = 8 << 20;
 /// The longest payload of a packet of Ethernet, and more.
 const PAYLOAD_MAX: usize = 2_048;
@@ -59,7 +59,7 @@ pub enum Control {
 }
 
 impl Pouring {
-    /// As the ground has it.
+    /// The backend's form of it.
     fn datagrams(&self) -> Datagrams {
         let congestion = |control| match control {
             Control::Reno => Congestion::Reno,
@@ -77,10 +77,10 @@ impl Pouring {
     }
 }
 
-/// Waits for the first word, and receives or sends.
+/// Waits for the first packet, and receives or sends.
 ///
 /// # Errors
-/// When the address cannot be bound.
+/// If the address cannot be bound.
 pub fn pour_from(listen: SocketAddr, what: &Pouring, reporter: &Reporter) -> anyhow::Result<()> {
     let socket = UdpSocket::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
     reporter.tell(&Report::Ready)?;
@@ -90,10 +90,10 @@ pub fn pour_from(listen: SocketAddr, what: &Pouring, reporter: &Reporter) -> any
     pour(&socket, what, Side::Server, Some(&buffer[..length]), reporter)
 }
 
-/// Says the first word to such a program, and receives or sends.
+/// Sends the first packet to such a program, and receives or sends.
 ///
 /// # Errors
-/// When no socket can be had.
+/// If there is no socket.
 pub fn pour_to(to: SocketAddr, what: &Pouring, reporter: &Reporter) -> anyhow::Result<()> {
     let any = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
@@ -136,8 +136,8 @@ fn pour(
     Ok(())
 }
 
-/// Lets no datagram of the socket be cut on its way (RFC 9000, section 14): QUIC finds out itself
-/// how long they may be, and by fragments that come it would take a length that costs two packets.
+/// Forbids fragmentation of the socket's datagrams (RFC 9000, section 14). QUIC finds the path MTU
+/// itself; with fragments it would take a length that costs two packets.
 fn never_fragment(socket: &UdpSocket) -> io::Result<()> {
     if socket.local_addr()?.is_ipv4() {
         sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)?;
@@ -152,16 +152,17 @@ fn turn(socket: &UdpSocket, end: &mut End) -> Result<(), String> {
     let mut leaving = Vec::new();
     end.leaving(monotonic_ns(), &mut leaving)?;
     for payload in leaving {
-        // What does not fit, or has no way now, is lost as on any way.
+        // A datagram without room or without a route now is lost, as on any network.
         let _ = socket.send(&payload);
     }
     let due_ns = end.due_ns().unwrap_or(u64::MAX).min(monotonic_ns() + LONGEST_NS);
     let mut buffer = [0; PAYLOAD_MAX];
-    // What the network says of something that left is no end.
+    // An ICMP error about a sent datagram is no end.
     let Ok(Some(length)) = receive_until(socket, &mut buffer, due_ns) else { return Ok(()) };
     let now_ns = monotonic_ns();
     end.arrives(now_ns, &buffer[..length])?;
-    // What lies there already came at the same time: how fast it is read is no rate of a network.
+    // Datagrams that are there already arrived at the same time: the speed of reading is no rate of
+    // a network.
     for _ in 1..READ_MAX {
         let Ok(Some(length)) = receive_until(socket, &mut buffer, 0) else { break };
         end.arrives(now_ns, &buffer[..length])?;
@@ -185,8 +186,8 @@ mod tests {
         assert_eq!(report(&serde_json::to_string(&told).unwrap()), Some(told));
     }
 
-    /// Two ends over the loopback: what the receiving one makes of it is told on the output, so
-    /// that here it is only seen that each comes to its end in time.
+    /// Two ends over the loopback. The receiver prints its result on the output; here it is only
+    /// checked that each ends in time.
     #[test]
     fn who_receives_ends_when_the_time_is_over() {
         for quic in [None, Some(Control::Cubic)] {

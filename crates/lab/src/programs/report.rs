@@ -1,4 +1,4 @@
-//! What programs tell the lab, one JSON object a line.
+//! The programs' reports to the lab, one JSON object a line.
 
 use crate::arrivals::Gap;
 use crate::udp;
@@ -11,20 +11,20 @@ use std::io::Write;
 pub enum Report {
     /// A server accepts.
     Ready,
-    /// A download is connected and has asked.
+    /// A download is connected and has sent its request.
     Connected {
         /// When, on the shared clock, in nanoseconds.
         at_ns: u64,
     },
-    /// A download goes on.
+    /// A download continues.
     Progress {
-        /// When this was said, in nanoseconds.
+        /// When this was reported, in nanoseconds.
         at_ns: u64,
         /// Bytes of content so far.
         bytes: u64,
         /// When the latest bytes arrived, in nanoseconds.
         latest_ns: u64,
-        /// Standstills that ended since the last report.
+        /// Pauses that ended since the last report.
         gaps: Vec<Gap>,
     },
     /// A download is complete.
@@ -36,15 +36,15 @@ pub enum Report {
         /// When, on the shared clock, in nanoseconds.
         at_ns: u64,
     },
-    /// A connection of many goes on, at its receiver.
+    /// A connection of many continues, at its receiver.
     Carried(Carried),
-    /// A connection of many broke, as one of its ends noticed.
+    /// A connection of many broke, as one of its ends reports.
     Broken {
         /// Its number.
         connection: u32,
         /// When, in nanoseconds.
         at_ns: u64,
-        /// In the words of the kernel.
+        /// The kernel's error.
         error: String,
     },
     /// A line that was typed has come back.
@@ -56,7 +56,7 @@ pub enum Report {
     },
     /// A ping is over.
     Pinged(EchoStats),
-    /// Who was called has answered, or never did.
+    /// The called host has answered, or never did.
     Reached {
         /// When, on the shared clock, in nanoseconds.
         at_ns: Option<u64>,
@@ -65,13 +65,13 @@ pub enum Report {
     Unanswered,
     /// A flow is over.
     Flowed(FlowStats),
-    /// A talk is over, and this is what one end heard of it.
+    /// A call is over, with the delays at one end.
     Heard(Heard),
-    /// A flow of datagrams is over, and this is what came of it.
+    /// A flow of datagrams is over, with its result.
     Poured(Poured),
 }
 
-/// What a program said, if the line is a report.
+/// The report in a line of a program, if it is one.
 pub fn report(line: &str) -> Option<Report> {
     serde_json::from_str(line).ok()
 }
@@ -85,9 +85,9 @@ pub struct Carried {
     pub bytes: u64,
     /// When the latest of them arrived, in nanoseconds.
     pub latest_ns: u64,
-    /// Standstills that ended since the last news.
+    /// Pauses that ended since the last report.
     pub gaps: Vec<Gap>,
-    /// Whether all of it is what had to come.
+    /// Whether all of it is correct.
     pub intact: bool,
     /// Whether that is all.
     pub complete: bool,
@@ -102,18 +102,18 @@ pub struct Download {
     pub bytes: u64,
     /// SHA-256 of the content, in lowercase hexadecimal.
     pub sha256: String,
-    /// Standstills that ended since the last report.
+    /// Pauses that ended since the last report.
     pub gaps: Vec<Gap>,
 }
 
-/// What became of a series of pings.
+/// The result of a series of pings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EchoStats {
     /// Round trips in nanoseconds, in the order of sending; none where a datagram never came back.
     pub round_trips_ns: Vec<Option<u64>>,
 }
 
-/// What became of a flow.
+/// The result of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowStats {
     /// Datagrams that never arrived.
@@ -122,25 +122,25 @@ pub struct FlowStats {
     pub first_ns: u64,
     /// When the last one arrived, in nanoseconds.
     pub last_ns: u64,
-    /// All standstills of a millisecond and more.
+    /// All pauses of a millisecond and more.
     pub gaps: Vec<Gap>,
 }
 
-/// What one end heard: how long each datagram took, in nanoseconds; none where it never came.
+/// The delay of each datagram at one end, in nanoseconds; `None` if it never arrived.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heard {
     /// In the order of sending.
     pub delays_ns: Vec<Option<u64>>,
 }
 
-/// What was heard of a flow until its time was over.
+/// The data of a flow until its time was over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Poured {
-    /// What came.
+    /// The received data.
     pub heard: udp::Heard,
     /// When that was, in nanoseconds.
     pub end_ns: u64,
-    /// What ended it early.
+    /// The error that ended it early.
     pub broke: Option<String>,
 }
 
@@ -154,10 +154,10 @@ impl Reporter {
         Self(())
     }
 
-    /// Writes one line and flushes it: a lab that waits for it must not wait for a buffer.
+    /// Writes one line and flushes it, because the lab waits for it.
     ///
     /// # Errors
-    /// When nobody reads any more, which ends the program.
+    /// If nobody reads any more, which ends the program.
     pub fn tell(&self, report: &Report) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(report)?;
         line.push('\n');

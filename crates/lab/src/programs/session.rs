@@ -1,7 +1,7 @@
-//! The words of an interactive session: numbered lines that come back, and numbered lines of the
-//! server's own. Both ends know exactly what is to come; time and sockets are others' affair.
+//! The content of an interactive session: numbered lines that come back, and numbered lines of the
+//! server's own. Both ends know exactly which lines to expect. Time and sockets are elsewhere.
 
-/// What fills a line of the server's own: some seventy letters, as a log has.
+/// The rest of a server's own line: some seventy letters, as in a log.
 const FILLER: &str = "the server says something of its own, as programs in terminals do";
 /// Marks of lines that come back, and of the server's own.
 const MARKS: [&str; 2] = ["typed", "said"];
@@ -11,12 +11,12 @@ pub fn typed_line(number: u32, at_ns: u64) -> String {
     format!("{} {number} {at_ns}\n", MARKS[0])
 }
 
-/// The line that the server says as its `number`th.
+/// The server's own line of this number.
 pub fn own_line(number: u32) -> String {
     format!("{} {number} {FILLER}\n", MARKS[1])
 }
 
-/// What came of what is to come.
+/// The received part of the expected lines.
 #[derive(Debug)]
 pub struct Seen {
     expected: [u32; 2],
@@ -26,7 +26,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Nothing yet of so many lines that come back, and so many of the server's own.
+    /// Empty, with this number of typed lines and of the server's own.
     pub const fn new(expected: [u32; 2]) -> Self {
         Self { expected, next: [0; 2], bytes: 0, intact: true }
     }

@@ -1,8 +1,8 @@
-//! What two programs say to each other by UDP: datagrams by the clock, or a stream over QUIC.
+//! UDP traffic between two programs: datagrams at a constant rate, or a stream over QUIC.
 //!
-//! Decides what leaves when, and what is made of what comes. What it refuses to know: what carries
-//! it, and whose clock it is. Ends are told the time, in nanoseconds of one clock for both, and
-//! take and give UDP payloads, so that real programs and those of virtual time are the same.
+//! This module decides when a datagram leaves, and evaluates received ones. It knows neither the
+//! network nor the clock. Both ends get the time in nanoseconds of one clock, and take and return
+//! UDP payloads, so that real programs and those of virtual time are the same.
 
 mod delays;
 mod flood;
@@ -16,32 +16,32 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of IPv4 and UDP header in front of each payload.
 pub const HEADERS: u16 = 28;
-/// How far apart the notes of what had come are at least.
+/// The least time between two notes of progress.
 const NOTED_EVERY_NS: u64 = 5_000_000;
 
 /// One of the two ends.
 #[derive(Debug)]
 pub enum End {
-    /// Sends by the clock.
+    /// Sends at a constant rate.
     Source(Source),
-    /// Hears that.
+    /// Receives that.
     Sink(Box<Sink>),
     /// One of a QUIC connection.
     Quic(Box<Quic>),
 }
 
-/// What an end has heard.
+/// What an end has received.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heard {
-    /// When there was something to be heard first: the connection was open, or data came.
+    /// The first event: the connection was open, or data arrived.
     pub opened_ns: Option<u64>,
-    /// Bytes so far, each counted once.
+    /// Bytes so far, each byte counted once.
     pub bytes: u64,
-    /// How many there were, and when, to five milliseconds.
+    /// Time and number of bytes, every five milliseconds at most.
     pub progress: Vec<(u64, u64)>,
-    /// Datagrams that came after one that was sent later.
+    /// Datagrams that arrived after one that was sent later.
     pub overtaken: u64,
-    /// How long datagrams took, where that can be told.
+    /// Delays of datagrams, if they are known.
     pub delays: Delays,
 }
 
@@ -55,10 +55,10 @@ impl End {
         }
     }
 
-    /// Appends what leaves now.
+    /// Appends the payloads that leave now.
     ///
     /// # Errors
-    /// Why it goes on no more, or what it heard that nobody said.
+    /// Why it does not continue, or data that nobody sent.
     pub fn leaving(&mut self, now_ns: u64, out: &mut Vec<Vec<u8>>) -> Result<(), String> {
         match self {
             Self::Source(source) => source.leaving(now_ns, out),
@@ -68,10 +68,10 @@ impl End {
         Ok(())
     }
 
-    /// A payload has come.
+    /// A payload has arrived.
     ///
     /// # Errors
-    /// What is not as it was sent.
+    /// Data that differs from what was sent.
     pub fn arrives(&mut self, now_ns: u64, payload: &[u8]) -> Result<(), String> {
         match self {
             Self::Source(source) => source.arrives(now_ns),
@@ -81,7 +81,7 @@ impl End {
         Ok(())
     }
 
-    /// What it has heard, if it hears.
+    /// What it has received, if it receives.
     pub fn heard(&self) -> Option<&Heard> {
         match self {
             Self::Source(_) => None,
@@ -92,7 +92,7 @@ impl End {
 }
 
 impl Heard {
-    /// So many bytes more have come.
+    /// Notes received bytes.
     fn note(&mut self, now_ns: u64, bytes: u64) {
         self.bytes += bytes;
         match self.progress.last_mut() {

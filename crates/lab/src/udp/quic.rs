@@ -1,11 +1,11 @@
-//! One end of a QUIC connection over which one of the two says a stream that never ends.
+//! One end of a QUIC connection, over which one side sends an endless stream.
 //!
-//! It is a QUIC that people use (quinn-proto), with its own recovery (RFC 9002), pacing, flow
-//! control and search for the longest datagram; of this module are only the program at either end
-//! and the clock. No mark for congestion (ECN) is sent: most who use QUIC send none.
+//! It is a QUIC library in real use (quinn-proto), with its own recovery (RFC 9002), pacing, flow
+//! control and path MTU discovery. This module adds only the program at either end and the clock.
+//! No ECN marks are sent, as by most users of QUIC.
 //!
-//! Chance follows from the seed but for keys, of which nothing here is a function but bytes that
-//! cannot be told apart: lengths and times are the same in every run.
+//! All chance follows from the seed, except for keys. Keys change only bytes that look random:
+//! lengths and times are the same in every run.
 
 use super::Heard;
 use crate::emu::{Rng, earliest};
@@ -22,14 +22,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What an end may have received that is not read, and have sent that is not acknowledged, in
-/// bytes: what Chromium begins a stream with, and more than the fastest pair of the lab's links has
-/// on its way with a standing queue of 100 ms. With several times as much, a BBR that takes rates
-/// for higher than they are has so many gaps open (over 1,024) that quinn gives up.
+/// Received bytes that may be unread, and sent bytes that may be unacknowledged: Chromium's initial
+/// window of a stream, and more than the fastest pair of the lab's links has in flight with a
+/// standing queue of 100 ms. With several times as much, a BBR that overestimates the rate has so
+/// many gaps open (over 1,024) that quinn gives up.
 const WINDOW: u32 = 6 << 20;
-/// What is said again and again: no power of two, so that a part in the wrong place shows.
+/// The length of the repeated content: no power of two, so that a part in the wrong place shows.
 const SAID: usize = 65_521;
-/// The name of who is called, which never leaves the lab.
+/// The server's name, which never leaves the lab.
 const NAME: &str = "lab.invalid";
 /// An Ed25519 key as PKCS #8 has it (RFC 8410, section 7), but for the key itself.
 const KEY_PREFIX: [u8; 16] = [
@@ -41,7 +41,7 @@ const KEY_PREFIX: [u8; 16] = [
 pub enum Side {
     /// The one that opens the connection.
     Client,
-    /// The one that is called.
+    /// The one that accepts it.
     Server,
 }
 
@@ -49,13 +49,13 @@ pub enum Side {
 pub struct Quic {
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, Connection)>,
-    /// What QUIC's clock shows when ours shows 0: any moment, for only differences are looked at.
+    /// QUIC's clock when ours is 0: any moment, because only differences count.
     origin: Instant,
-    /// Something came that was not looked at.
+    /// A payload arrived that was not yet processed.
     woken_ns: Option<u64>,
     /// Sent by the endpoint itself.
     responses: Vec<Vec<u8>>,
-    /// Whether it is this end that says the stream.
+    /// Whether this end sends the stream.
     says: bool,
     stream: Option<StreamId>,
     content: Vec<u8>,
@@ -74,11 +74,10 @@ impl std::fmt::Debug for Quic {
 }
 
 impl Quic {
-    /// An end of a connection, which needs the same seed at both. A client begins as soon as it has
-    /// its first turn.
+    /// An end of a connection; both need the same seed. A client begins with its first turn.
     ///
     /// # Errors
-    /// When the certificate cannot be made.
+    /// If the certificate cannot be made.
     pub fn new(
         side: Side,
         says: bool,
@@ -191,7 +190,7 @@ impl Quic {
         self.broke.clone().map_or(Ok(()), Err)
     }
 
-    /// The program: says what there is room for, and reads what has come.
+    /// The program: sends as much as there is room for, and reads what has arrived.
     fn run(&mut self, now_ns: u64) -> Result<(), String> {
         let Some((_, connection)) = &mut self.connection else { return Ok(()) };
         while let Some(event) = connection.poll() {
@@ -256,7 +255,7 @@ impl Quic {
     }
 }
 
-/// Where the other end is: nobody looks.
+/// The other end's address, which nobody uses.
 fn other() -> SocketAddr {
     (Ipv4Addr::new(198, 51, 100, 7), 443).into()
 }
@@ -281,8 +280,8 @@ fn transport(congestion: Congestion) -> TransportConfig {
     transport
 }
 
-/// The server's certificate and key, which follow from the seed: two programs need not meet to
-/// have the same.
+/// The server's certificate and key, which follow from the seed, so that two programs have the
+/// same.
 fn certificate(rng: &mut Rng) -> anyhow::Result<(CertificateDer<'static>, PrivateKeyDer<'static>)> {
     let mut secret = [0; 32];
     rng.fill(&mut secret);
