@@ -26,11 +26,11 @@ impl fmt::Debug for SessionIndex {
 
 /// The ordinal of a session index among those that its receiver issued within one epoch, and so
 /// the path part of every nonce under it. Only grows, never reused within an epoch.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PathSerial(pub u32);
 
 /// An epoch of a peer, as this node counts them; a handshake under way has one already.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct EpochId(pub u32);
 
 /// Names a path within its peer; never reused within a session, never on the wire.

@@ -21,8 +21,8 @@ use crate::multipath::snapshot::PathSnapshot;
 use crate::multipath::{Multipath, scheduler};
 use crate::outbox::REST;
 use crate::path::PathId;
+use crate::recovery::packet::Load;
 use crate::time::{Duration, Instant};
-use crate::tunnel::datagram::Load;
 use crate::tunnel::{Context, Tunnel};
 use crate::wire::frame::Framing;
 use crate::wire::inner::{InnerPacket, Pieces};
@@ -86,7 +86,7 @@ impl Bonding {
         let beginning = clamp::place(packet).and_then(|tcp| tunnel.clamped(tcp, packet.pieces));
         let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
         // What leaves again comes before what never left.
-        let repairs = !tunnel.lost.is_empty();
+        let repairs = tunnel.recovery.has_lost();
         let is_first = self.multipath.entry.is_empty();
         let Multipath { scheduler, far, lines, .. } = &self.multipath;
         let ways = &tunnel.sharing;

@@ -23,9 +23,9 @@ use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::Draft;
 use crate::pack;
 use crate::path::PathId;
+use crate::recovery::packet::Load;
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
-use crate::tunnel::datagram::Load;
 use crate::tunnel::{Context, Tunnel};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::Framing;
@@ -338,13 +338,10 @@ impl Choice {
     /// The path of `way`; `None` if it is gone.
     fn of(tunnel: &Tunnel, now: Instant, way: &PathSnapshot) -> Option<Self> {
         let path = tunnel.paths.list.get(way.path)?;
-        let lanes = tunnel.epochs.current.iter().flat_map(|epoch| &epoch.tx);
-        let lane = lanes.into_iter().find(|lane| lane.path == way.path);
-        let loss = lane.map_or(0.0, |lane| lane.flight.loss().share());
         Some(Self {
             path: way.path,
             lateness: way.delay + path.delay.queue(now).unwrap_or_default(),
-            loss,
+            loss: tunnel.loss_on(way.path),
             is_doubtful: tunnel.doubtful_at(way.path).is_some_and(|at| at <= now),
             rate: way.rate(),
             room: path.mtu.datagram() - OVERHEAD,

@@ -6,24 +6,19 @@
 //! share gets no repairs while it works: the senders behind it have to see its losses, because
 //! nothing else slows them down.
 
-use std::collections::VecDeque;
-
 use super::Bonding;
 use super::live::PLAY_OUT;
 use crate::error::DropReason;
 use crate::flow::classify::Class;
 use crate::flow::{Flows, tuple};
 use crate::outbox::REST;
-use crate::recovery::sent_packets::{KEPT_TIME, KeptFrame};
+use crate::recovery::packet::LostPacket;
+use crate::recovery::queue::Abandoned;
+use crate::recovery::sent_packets::KEPT_TIME;
 use crate::time::Instant;
-use crate::tunnel::lost::{Abandoned, is_small};
 use crate::tunnel::{Context, Tunnel};
 use crate::wire::frame;
 use crate::wire::inner::InnerPacket;
-
-/// A packet that working paths lost is sent again at most this often. Then the packets behind it
-/// wait no longer. Losses by paths that died do not count.
-const ATTEMPTS_MAX: u8 = 3;
 
 /// A range has at most so many numbers (docs/spec/wire.md#feedback).
 const ADVANCED_NUMBERS_MAX: u32 = (1 << 31) - 1;
@@ -37,46 +32,34 @@ impl Bonding {
         tunnel: &mut Tunnel,
         flows: &mut Flows,
     ) {
-        if !tunnel.lost.is_empty() {
-            self.send_frames_lost(cx, tunnel, flows);
+        if tunnel.recovery.has_lost() {
+            self.send_packets_lost(cx, tunnel, flows);
         }
         tunnel.send_abandoned(cx);
     }
 
-    fn send_frames_lost(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel, flows: &mut Flows) {
-        tunnel.lost.due = None;
-        let Some(choice) = tunnel.paths.list.choose() else { return };
-        while let Some(mut owed) = tunnel.lost.pop() {
-            let KeptFrame { at: left_at, first_at, attempts, .. } = owed.kept;
-            if left_at + KEPT_TIME <= cx.now || attempts > ATTEMPTS_MAX {
-                cx.drops.count(DropReason::NoRoute);
-                tunnel.lost.leave_out(&owed);
+    fn send_packets_lost(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel, flows: &mut Flows) {
+        let Some(choice) = tunnel.paths.list.choose() else {
+            return tunnel.recovery.wait_for_path();
+        };
+        while let Some(mut lost) = tunnel.recovery.next_lost(cx.now, cx.drops) {
+            if !self.is_needed(flows, cx.now, &mut lost) {
+                tunnel.recovery.leave_out(&lost);
                 continue;
             }
-            if !Self::complete(flows, &mut owed.kept) || Self::is_sent_again(flows, &owed.kept) {
-                tunnel.lost.leave_out(&owed);
-                continue;
-            }
-            let packet = frame::packet_of(&owed.kept.frame);
-            if packet.is_some_and(|packet| self.is_too_late(flows, cx.now, first_at, packet)) {
-                tunnel.lost.leave_out(&owed);
-                continue;
-            }
-            let soonest = self.quickest_open(cx, tunnel, owed.kept.frame.len());
+            let soonest = self.quickest_open(cx, tunnel, lost.frame.len());
             let path = soonest.unwrap_or(choice.original);
-            let due = if is_small(&owed.kept) { None } else { tunnel.paths.list.paces_at(path) };
+            let due = if lost.is_small() { None } else { tunnel.paths.list.paces_at(path) };
             if let Some(due) = due.filter(|&due| due > cx.now) {
-                tunnel.lost.due = Some(due);
-                tunnel.lost.put_back(owed);
-                return;
+                return tunnel.recovery.put_back(lost, due);
             }
             let sent = if cx.out.is_full() {
                 Err(DropReason::QueueFull)
             } else {
-                match tunnel.epochs.may_repair(owed.epoch) {
-                    Some(true) => tunnel.retransmit(cx, path, &owed),
+                match tunnel.epochs.may_repair(lost.space.epoch) {
+                    Some(true) => tunnel.retransmit(cx, path, &lost),
                     Some(false) => {
-                        tunnel.lost.put_aside(owed);
+                        tunnel.recovery.put_aside(lost);
                         continue;
                     }
                     None => Err(DropReason::NoRoute),
@@ -84,23 +67,31 @@ impl Bonding {
             };
             match sent {
                 Ok(()) => {}
-                Err(reason @ (DropReason::QueueFull | DropReason::Amplification)) => {
-                    let full = reason == DropReason::QueueFull;
-                    tunnel.lost.due = Some(if full { cx.now + REST } else { left_at + KEPT_TIME });
-                    tunnel.lost.put_back(owed);
-                    return;
+                Err(DropReason::QueueFull) => return tunnel.recovery.put_back(lost, cx.now + REST),
+                Err(DropReason::Amplification) => {
+                    let due = lost.at + KEPT_TIME;
+                    return tunnel.recovery.put_back(lost, due);
                 }
                 Err(reason) => {
                     cx.drops.count(reason);
-                    tunnel.lost.leave_out(&owed);
+                    tunnel.recovery.leave_out(&lost);
                 }
             }
         }
     }
 
+    /// Whether a lost packet is to be sent again. If so, its frame is made whole.
+    fn is_needed(&self, flows: &mut Flows, now: Instant, lost: &mut LostPacket) -> bool {
+        if !Self::complete(flows, lost) || Self::is_sent_again(flows, lost) {
+            return false;
+        }
+        let packet = frame::packet_of(&lost.frame);
+        !packet.is_some_and(|packet| self.is_too_late(flows, now, lost.first_at, packet))
+    }
+
     /// Fetches what is kept of the frame with its connection. Returns whether it is there: else it
     /// has arrived, or will be sent again by whoever sent it.
-    fn complete(flows: &mut Flows, kept: &mut KeptFrame) -> bool {
+    fn complete(flows: &mut Flows, kept: &mut LostPacket) -> bool {
         let len = std::mem::take(&mut kept.elsewhere);
         if len == 0 {
             return true;
@@ -116,26 +107,15 @@ impl Bonding {
 
     /// Whether what was kept is a piece of a connection that is sent on its own account, slower, or
     /// a question that is.
-    fn is_sent_again(flows: &mut Flows, kept: &KeptFrame) -> bool {
+    fn is_sent_again(flows: &mut Flows, kept: &LostPacket) -> bool {
         let Some(packet) = frame::packet_of(&kept.frame) else { return false };
         InnerPacket::whole(packet).is_ok_and(|packet| flows.sends_again(kept.at, &packet))
     }
 
     /// Packets that were overtaken long ago on a path with a share count as lost, and are repaired.
     pub(crate) fn give_up_late(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
-        for epoch in tunnel.epochs.receiving() {
-            for lane in &mut epoch.tx {
-                let Some(path) = tunnel.paths.list.get(lane.path).filter(|path| path.has_share())
-                else {
-                    continue;
-                };
-                if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
-                    let mut lost = VecDeque::new();
-                    lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
-                    tunnel.lost.extend_counted(cx.drops, (epoch.id, lane.seal.serial), lost);
-                    self.multipath.looked = None; // there is room on it
-                }
-            }
+        if tunnel.lose_late(cx) {
+            self.multipath.looked = None; // there is room on it
         }
     }
 
@@ -159,7 +139,7 @@ impl Bonding {
             let to = waiting[usize::from(bucket)].unwrap_or_else(|| epoch.numbers.taken(bucket));
             if to > 0 {
                 let from = to.saturating_sub(ADVANCED_NUMBERS_MAX);
-                tunnel.lost.abandoned.push(Abandoned { epoch: epoch.id, bucket, from, to });
+                tunnel.recovery.abandon(Abandoned { epoch: epoch.id, bucket, from, to });
             }
         }
         tunnel.send_abandoned(cx);

@@ -10,13 +10,10 @@ use super::priority::Level;
 use super::tuple::Direction;
 use super::{Flows, hash};
 use crate::ablation::{Ablation, Heuristic};
+use crate::recovery::packet::SMALL;
 use crate::time::Instant;
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment};
-
-/// Datagrams up to this length are questions, answers or voice, if they are not TCP's. They wait
-/// only for their own flow, if that sends much.
-pub(crate) const SMALL: usize = 300;
 
 /// How one packet is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +71,7 @@ impl Flows {
 }
 
 /// Whether somebody waits for a packet: a bare acknowledgement, the beginning of a connection, a
-/// small datagram.
+/// small datagram. That waits only for its own flow, if it sends much.
 fn is_urgent(packet: &InnerPacket<'_>) -> bool {
     if packet.is_tcp() {
         Segment::parse(packet).is_some_and(|segment| segment.len == 0 && !ends(segment.flags))

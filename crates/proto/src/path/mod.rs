@@ -20,7 +20,7 @@ use crate::recovery::feedback::{DELAY_STEADY, Reports};
 use crate::recovery::rate::Rate;
 use crate::recovery::rtt::Rtt;
 use crate::recovery::sent_packets::News;
-use crate::recovery::{AckSample, RateSample};
+use crate::recovery::{AckSample, Acknowledged, RateSample};
 use crate::time::{Duration, Instant};
 use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::Feedback;
@@ -274,6 +274,28 @@ impl Path {
         self.counts.received += len as u64;
         self.rates.1.sample(now, came_at.wrapping_micros(), self.counts.received);
         self.state.received(len);
+    }
+
+    /// The peer tells what arrived of the packets sent by it.
+    pub(crate) fn acknowledged(&mut self, now: Instant, feedback: &Feedback, told: &Acknowledged) {
+        if let Some(news) = &told.news {
+            self.delivered(now, feedback, news, told.in_flight);
+            self.mtu.confirm_by_data(now, told.largest_arrived);
+        }
+        if told.shrunk {
+            self.doubt_mtu(now);
+        }
+        let Some(news) = &told.news else { return };
+        if self.is_silent() && self.is_proven() {
+            self.answers(now);
+            self.probes.stop();
+        }
+        // A repeated search costs up to 15 large datagrams. Small packets and the session's own
+        // frames gain nothing by it, and an idle session must stay silent.
+        let is_worth_it = !self.mtu.is_settled() || news.delivered >= BASE_DATAGRAM as u64;
+        if is_worth_it && self.mtu_due.is_none() && self.mtu.wants_probe(now) {
+            self.mtu_due = Some(now);
+        }
     }
 
     /// The peer tells what arrived of what this end sent by it, and so many bytes are still on

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::blocks::Blocks;
 use crate::id::{PathSerial, SocketId};
+use crate::recovery::packet::Load;
 use crate::recovery::sent_packets::SentPackets;
 use crate::wire::frame::FEEDBACK_RUNS_MAX;
 
@@ -75,7 +76,8 @@ impl Scene {
         {
             let newest = self.lanes.len() - 1;
             let lane = &mut self.lanes[newest];
-            lane.flight.sent(self.now, &mut self.blocks, lane.sent, SIZE as usize, true);
+            let datagram = (lane.sent, SIZE as usize);
+            lane.flight.sent(self.now, &mut self.blocks, datagram, Load::Eliciting, &[]);
             lane.sent += 1;
             self.path.sent(self.now, SIZE as usize);
             let time = Duration::from_secs_f64(SIZE as f64 / self.rate);

@@ -94,7 +94,7 @@ impl Peer {
         }
         let is_first_heard = self.tunnel.epochs.hear(lead.epoch);
         if is_first_heard {
-            self.tunnel.lost.put_forward();
+            self.tunnel.recovery.keys_heard();
         }
         let path = self.tunnel.locate(cx, lead, route, newest, is_fresh);
         let is_steady = self.tunnel.note_arrival(cx, path, came_at, len) && !is_first_heard;
@@ -380,9 +380,8 @@ impl Peer {
             self.tunnel.note_policed(cx, told.path, serial, rate);
         }
         if told.follows && arrival.standing == Standing::Current {
-            self.tunnel.epochs.overtake(told.path);
+            self.tunnel.recovery.overtake(epoch, told.path);
         }
-        self.tunnel.lost.extend_counted(cx.drops, (epoch, feedback.serial), told.lost);
     }
 
     fn take_control_frame(

@@ -79,7 +79,10 @@ const TIMERS: &[Timer] = &[
     timer(
         Reason::Epoch,
         |p, _| p.tunnel.epochs.due(),
-        |p, cx| p.tunnel.epochs.expire(cx.now, cx.indices),
+        |p, cx| {
+            p.tunnel.epochs.expire(cx.now, cx.indices);
+            p.tunnel.forget_spaces();
+        },
     ),
     timer(Reason::Waiting, |p, _| p.waiting.due(), Peer::expire_waiting),
     // Forgets only: `settle_time` sends.

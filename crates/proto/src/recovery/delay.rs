@@ -5,7 +5,7 @@
 //! is above the least of the last half minute is the queue. Two clocks that differ by 20 millionths
 //! make an error of 0.6 ms in that time. A queue that never went away for so long is not seen.
 
-use super::FRESH;
+use super::sample::FRESH;
 use crate::time::{Duration, Instant};
 
 /// In how many parts the least is remembered, of which the oldest is forgotten,

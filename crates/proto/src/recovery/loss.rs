@@ -1,6 +1,6 @@
 //! What part of what left by a path did not arrive, as feedback shows it.
 
-use super::FRESH;
+use super::sample::FRESH;
 use crate::time::Instant;
 
 /// Loss of a path as an exponentially weighted mean over the intervals between feedback frames.

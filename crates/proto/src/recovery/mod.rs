@@ -1,15 +1,38 @@
-//! Loss recovery of one packet number space: packets in flight, acknowledgements, loss detection,
-//! and what acknowledgements measure: round trip, delay, rate and loss.
+//! Loss recovery: which packets are in flight, which of them are lost, and what is sent again.
 //!
-//! Decides which packets count as lost and when feedback is sent. Knows neither addresses nor
-//! keys, nor the rate of a path: `congestion` takes an [`AckSample`] and decides that.
+//! **Decides** when a packet is lost and which lost packet is sent next. [`LossRecovery`] owns the sent
+//! packets of every path and epoch ([`sent_packets`]) and the queue of lost ones ([`queue`]). A
+//! packet is lost in one place, [`SentPackets::lose`], for one of four causes
+//! ([`Cause`](packet::Cause)), and leaves the queue in one place, [`LossRecovery::next_lost`].
+//!
+//! **Refuses to know** addresses, keys, which paths carry and which connections still need a
+//! packet. The caller says which paths a question is about, asks the flow whether the packet that
+//! it is handed is still needed, and chooses the path.
+//!
+//! **Answers.** [`LossRecovery::acknowledged`] returns what feedback told of a path, or `None` if the
+//! feedback is about no known space. A packet from [`LossRecovery::next_lost`] is the caller's. It is
+//! sent again, or handed back by [`LossRecovery::put_back`] (no room), [`LossRecovery::put_aside`] (the
+//! peer may not have its keys) or [`LossRecovery::leave_out`] (nobody needs it). A packet that the
+//! caller only drops leaves a gap, for which the receiver waits. Dropped packets are counted as
+//! [`DropReason::NoRoute`](crate::error::DropReason) if they are too old, as `QueueFull` if there
+//! are too many.
+//!
+//! **Bounds.** Each space remembers 65,536 packets and keeps copies of 4 MiB, the queue holds as
+//! much ([`sent_packets::KEPT_BYTES_MAX`]). A packet is kept for [`KEPT_TIME`] and sent again at
+//! most [`ATTEMPTS_MAX`] times. `session` bounds the number of spaces.
+//!
+//! The other files measure: round trip, delay, delivery rate and loss. `congestion` takes an
+//! [`AckSample`] and decides how fast a path is sent on.
 
 pub mod decline;
 pub mod delay;
+mod delivery;
 pub mod feedback;
 pub mod large;
 pub mod lateness;
 pub mod loss;
+pub(crate) mod packet;
+pub(crate) mod queue;
 pub mod rate;
 pub mod reordering;
 pub mod replay;
@@ -20,7 +43,294 @@ pub mod sent_packets;
 
 pub use sample::{AckSample, RateSample};
 
-use crate::time::Duration;
+use crate::blocks::Blocks;
+use crate::error::{DropReason, Drops};
+use crate::id::{EpochId, PathId};
+use crate::time::Instant;
+use crate::wire::frame::Feedback;
+use packet::{Cause, LostPacket, SpaceId};
+use queue::{Abandoned, RetransmissionQueue};
+use rtt::Rtt;
+use segmented::Evidence;
+use sent_packets::{KEPT_TIME, News, SentPackets};
 
-/// A measurement that is older is not reported as the present state.
-const FRESH: Duration = Duration::from_secs(2);
+/// A packet that working paths lost is sent again at most this often. Then the packets behind it
+/// wait no longer. Losses by paths that died do not count.
+const ATTEMPTS_MAX: u8 = 3;
+
+/// What is in flight to one peer, and what is to be sent again.
+#[derive(Debug, Default)]
+pub(crate) struct LossRecovery {
+    /// Those of the newest keys first.
+    spaces: Vec<Space>,
+    queue: RetransmissionQueue,
+    /// When there may be room for the next lost packet.
+    due: Option<Instant>,
+}
+
+/// The sent packets of one packet number space.
+#[derive(Debug)]
+struct Space {
+    id: SpaceId,
+    /// The path that it sends on; `None` after that was given up.
+    path: Option<PathId>,
+    packets: SentPackets,
+}
+
+/// What feedback told of a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Acknowledged {
+    /// What was not known before; `None` if the feedback came too late for that.
+    pub(crate) news: Option<News>,
+    /// Bytes in flight on the path, under whatever keys.
+    pub(crate) in_flight: u64,
+    /// What the compared runs of datagrams say whose fate became known.
+    pub(crate) evidence: Option<Evidence>,
+    /// The largest datagram that arrived, in bytes; 0 if no large one did.
+    pub(crate) largest_arrived: usize,
+    /// Large datagrams vanish: the path has shrunk.
+    pub(crate) shrunk: bool,
+    /// The path has begun to lose much.
+    pub(crate) declines: bool,
+}
+
+impl LossRecovery {
+    /// The sent packets of a space, which sends on `path`.
+    pub(crate) fn space(&mut self, id: SpaceId, path: PathId) -> &mut SentPackets {
+        let place = self.spaces.iter().position(|space| space.id == id).unwrap_or_else(|| {
+            let place = self.spaces.iter().rposition(|space| space.id.epoch >= id.epoch);
+            let place = place.map_or(0, |before| before + 1);
+            self.spaces.insert(place, Space { id, path: None, packets: SentPackets::new(id) });
+            place
+        });
+        let space = &mut self.spaces[place];
+        space.path = Some(path);
+        &mut space.packets
+    }
+
+    /// The sent packets of a path under the keys of an epoch.
+    pub(crate) fn sent_on(&self, epoch: EpochId, path: PathId) -> Option<&SentPackets> {
+        let mut spaces = self.spaces.iter().filter(|space| space.path == Some(path));
+        spaces.find(|space| space.id.epoch == epoch).map(|space| &space.packets)
+    }
+
+    /// The path of a space that feedback is about.
+    pub(crate) fn path_of(&self, id: SpaceId) -> Option<PathId> {
+        self.spaces.iter().find(|space| space.id == id)?.path
+    }
+
+    /// Bytes in flight on a path, under whatever keys.
+    pub(crate) fn in_flight(&self, path: PathId) -> u64 {
+        let spaces = self.spaces.iter().filter(|space| space.path == Some(path));
+        spaces.map(|space| space.packets.in_flight()).sum()
+    }
+
+    /// Takes the peer's feedback about a space, which came at `came_at`. Lost packets are sent
+    /// again if the path `repairs` its losses.
+    pub(crate) fn acknowledged(
+        &mut self,
+        came_at: Instant,
+        (blocks, drops): (&mut Blocks, &mut Drops),
+        (epoch, feedback): (EpochId, &Feedback),
+        rtt: &mut Rtt,
+        repairs: bool,
+    ) -> Option<Acknowledged> {
+        let id = SpaceId { epoch, serial: feedback.serial };
+        let space = self.spaces.iter_mut().find(|space| space.id == id)?;
+        let (path, packets) = (space.path?, &mut space.packets);
+        let mut lost = Vec::new();
+        let to = repairs.then_some(&mut lost);
+        let news = packets.acknowledged(came_at, blocks, feedback, rtt, to);
+        let large = packets.large();
+        let (largest_arrived, shrunk) = (large.largest_arrived(), large.takes_shrunk());
+        let (evidence, declines) = (packets.take_evidence(), packets.takes_decline());
+        lost.into_iter().for_each(|lost| self.queue.push(drops, lost));
+        let in_flight = self.in_flight(path);
+        Some(Acknowledged { news, in_flight, evidence, largest_arrived, shrunk, declines })
+    }
+
+    /// Something that left on `path` under the keys of `epoch` has arrived: it overtook everything
+    /// that left under earlier keys.
+    pub(crate) fn overtake(&mut self, epoch: EpochId, path: PathId) {
+        let earlier = self.spaces.iter_mut().filter(|space| space.id.epoch != epoch);
+        earlier.filter(|space| space.path == Some(path)).for_each(|it| it.packets.overtaken());
+    }
+
+    /// When an overtaken packet counts as lost, on the paths that repair their losses: `rtt_of`
+    /// returns the round trip of those.
+    pub(crate) fn late_due<'p>(
+        &self,
+        rtt_of: impl Fn(PathId) -> Option<&'p Rtt>,
+    ) -> Option<Instant> {
+        let due = |space: &Space| space.packets.late_due(rtt_of(space.path?)?);
+        self.spaces.iter().filter_map(due).min()
+    }
+
+    /// Packets that were overtaken and have not come in time are lost. Returns whether any was.
+    pub(crate) fn lose_late<'p>(
+        &mut self,
+        now: Instant,
+        memory: (&mut Blocks, &mut Drops),
+        rtt_of: impl Fn(PathId) -> Option<&'p Rtt>,
+    ) -> bool {
+        let late = |space: &Space| {
+            let rtt = rtt_of(space.path?)?;
+            let is_due = space.packets.late_due(rtt).is_some_and(|due| due <= now);
+            is_due.then_some(Cause::Late { rtt })
+        };
+        self.lose(now, memory, late).0 > 0
+    }
+
+    /// The path was silent, or had never answered, and answers what it was asked at `asked_at`:
+    /// everything that left before is lost. Returns how many bytes that were, and what the compared
+    /// runs of datagrams say now.
+    pub(crate) fn lose_unanswered(
+        &mut self,
+        now: Instant,
+        memory: (&mut Blocks, &mut Drops),
+        (path, asked_at): (PathId, Instant),
+    ) -> (u64, Option<Evidence>) {
+        let of_path = |space: &Space| space.path == Some(path);
+        let (_, bytes) =
+            self.lose(now, memory, |it| of_path(it).then_some(Cause::Silence { asked_at }));
+        let spaces = self.spaces.iter_mut().filter(|space| of_path(space));
+        let evidence = spaces.filter_map(|space| space.packets.take_evidence()).last();
+        (bytes, evidence)
+    }
+
+    /// The paths of which `is_dead` says so carry nothing: what they owe is sent again.
+    pub(crate) fn lose_dead(
+        &mut self,
+        now: Instant,
+        memory: (&mut Blocks, &mut Drops),
+        is_dead: impl Fn(PathId) -> bool,
+    ) {
+        self.lose(now, memory, |space| {
+            space.path.filter(|&id| is_dead(id)).map(|_| Cause::DeadPath)
+        });
+    }
+
+    /// In every space for which there is a cause packets are lost. Returns how many spaces and how
+    /// many bytes that were.
+    fn lose<'p>(
+        &mut self,
+        now: Instant,
+        (blocks, drops): (&mut Blocks, &mut Drops),
+        cause_of: impl Fn(&Space) -> Option<Cause<'p>>,
+    ) -> (usize, u64) {
+        let (mut spaces, mut bytes, mut lost) = (0, 0, Vec::new());
+        for space in &mut self.spaces {
+            let Some(cause) = cause_of(space) else { continue };
+            spaces += 1;
+            bytes += space.packets.lose(now, blocks, cause, Some(&mut lost));
+            lost.drain(..).for_each(|lost| self.queue.push(drops, lost));
+        }
+        (spaces, bytes)
+    }
+
+    /// The path has answered by other means than feedback: under the keys of `epoch` it owes
+    /// nothing more, or only data.
+    pub(crate) fn forgive(&mut self, epoch: EpochId, path: PathId, but_data: bool) {
+        let of_path = |it: &&mut Space| it.id.epoch == epoch && it.path == Some(path);
+        if let Some(space) = self.spaces.iter_mut().find(of_path) {
+            space.packets.forgive(but_data);
+        }
+    }
+
+    /// A path is given up, and its space under the keys of `epoch` may serve another one.
+    pub(crate) fn park(&mut self, blocks: &mut Blocks, epoch: EpochId, path: PathId) {
+        let of_path = |it: &&mut Space| it.id.epoch == epoch && it.path == Some(path);
+        if let Some(space) = self.spaces.iter_mut().find(of_path) {
+            space.path = None;
+            space.packets.forget_copies(blocks);
+            space.packets.forgive(false);
+        }
+    }
+
+    /// Nothing will be sent in these spaces any more, nor is feedback about them taken.
+    pub(crate) fn forget_spaces(&mut self, is_over: impl Fn(SpaceId) -> bool) {
+        self.spaces.retain(|space| !is_over(space.id));
+    }
+
+    /// When there is something to do: a lost packet may have room, or is too old. For sent packets
+    /// this matters only if their path `carries` nothing, because feedback settles the others.
+    pub(crate) fn due(&self, carries: impl Fn(PathId) -> bool) -> Option<Instant> {
+        let rests = |space: &&Space| space.path.is_none_or(|path| !carries(path));
+        let kept = self.spaces.iter().filter(rests).filter_map(|it| it.packets.copies_due());
+        kept.chain(self.due).chain(self.queue.aside_due()).min()
+    }
+
+    /// Forgets packets that are too old to be sent again.
+    pub(crate) fn expire(&mut self, now: Instant, blocks: &mut Blocks, drops: &mut Drops) {
+        self.queue.expire(now, drops);
+        for space in &mut self.spaces {
+            if space.packets.copies_due().is_some_and(|due| due <= now) {
+                space.packets.forget_copies(blocks);
+            }
+        }
+    }
+
+    /// Whether a lost packet could be sent again.
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// No path carries: what is lost waits for one.
+    pub(crate) const fn wait_for_path(&mut self) {
+        self.due = None;
+    }
+
+    /// Takes out the lost packet that is sent next. Packets that are too old, or were lost too
+    /// often, are dropped.
+    pub(crate) fn next_lost(&mut self, now: Instant, drops: &mut Drops) -> Option<LostPacket> {
+        self.due = None;
+        loop {
+            let lost = self.queue.pop()?;
+            if lost.at + KEPT_TIME > now && lost.attempts <= ATTEMPTS_MAX {
+                return Some(lost);
+            }
+            drops.count(DropReason::NoRoute);
+            self.queue.leave_out(&lost);
+        }
+    }
+
+    /// There is no room for a lost packet until `due`.
+    pub(crate) fn put_back(&mut self, lost: LostPacket, due: Instant) {
+        self.due = Some(due);
+        self.queue.put_back(lost);
+    }
+
+    /// The peer may not have the keys of a lost packet any more: it waits for [`Self::keys_heard`].
+    pub(crate) fn put_aside(&mut self, lost: LostPacket) {
+        self.queue.put_aside(lost);
+    }
+
+    /// The peer has said something under the keys before the current ones.
+    pub(crate) fn keys_heard(&mut self) {
+        self.queue.put_forward();
+    }
+
+    /// A lost packet is not sent again, and the peer is to be told.
+    pub(crate) fn leave_out(&mut self, lost: &LostPacket) {
+        self.queue.leave_out(lost);
+    }
+
+    /// The packets with these numbers are not sent, and the peer is to be told.
+    pub(crate) fn abandon(&mut self, range: Abandoned) {
+        self.queue.abandon(range);
+    }
+
+    /// Takes out at most `count` ranges of numbers of one epoch that the peer need not wait for.
+    pub(crate) fn take_abandoned(&mut self, count: usize) -> Option<(EpochId, Vec<Abandoned>)> {
+        self.queue.take_abandoned(count)
+    }
+
+    /// The peer is not told of the other numbers, and waits for them as for any other gap.
+    pub(crate) fn forget_abandoned(&mut self) {
+        self.queue.forget_abandoned();
+    }
+}
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! Measured where they arrive, by the clock there. Says what was carried, not what could be.
 
-use super::FRESH;
+use super::sample::FRESH;
 use crate::time::{Duration, Instant};
 
 /// Over how long it is measured at least.

@@ -2,6 +2,9 @@
 
 use crate::time::Duration;
 
+/// A measurement that is older is not reported as the present state.
+pub(super) const FRESH: Duration = Duration::from_secs(2);
+
 /// What one feedback frame tells. Bytes are whole UDP payloads.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct AckSample {

@@ -1,35 +1,37 @@
-//! What left by a path and what became of each datagram of it: on its way, arrived, or lost.
+//! The packets in flight of one packet number space, and what becomes of each: it arrives, or it is
+//! lost.
 //!
-//! A copy of each inner packet is kept until its datagram's fate is known: when the path dies, what
-//! was on its way leaves again by another, and where losses are repaired, what was lost does. One
-//! account gives the round trip, the rate at which datagrams arrive, the loss, and since when the
-//! peer owes an answer.
+//! Decides which packets are lost ([`SentPackets::lose`]) and measures what acknowledgements tell:
+//! round trip, delivery rate, loss. Knows neither addresses nor keys, and not what a packet is for.
 //!
-//! Lost is what three later datagrams have overtaken (RFC 9002, section 6.1.1), or one of them a
-//! while ago (section 6.1.2); where datagrams turn out to have been late only, three that also left
-//! so much later (RFC 8985, section 6.2, the reordering window).
+//! A copy of each inner packet is kept until it is acknowledged or lost, so that it can be sent
+//! again. A TCP connection that keeps the payload itself shares it: `elsewhere` counts those bytes.
+//!
+//! Bounds: [`ENTRIES_MAX`] packets, [`KEPT_BYTES_MAX`] bytes of copies, each for [`KEPT_TIME`].
 
 use std::collections::VecDeque;
 
 use super::decline::Decline;
+use super::delivery::Mark;
 use super::feedback::DELAY_PACED;
 use super::large::Large;
 use super::loss::Loss;
+use super::packet::{Cause, Load, LostPacket, SpaceId};
 use super::reordering::Reordering;
 use super::rtt::{self, Rtt};
+use super::sample::RateSample;
 use super::segmented::{Evidence, Runs, Tag};
 use crate::blocks::{Blocks, Queue};
 use crate::id::PacketNumber;
-use crate::recovery::RateSample;
 use crate::time::{Duration, Instant};
 use crate::wire::frame::Feedback;
 
 /// Datagrams that are accounted for: what is in flight at 10 Gbit/s and 60 ms in packets of
 /// 1,400 bytes; 3 MB. Beyond that the oldest are forgotten.
 const ENTRIES_MAX: usize = 1 << 16;
-/// A lane that rests remembers no more than so many datagrams' places.
+/// Entries for which an idle space keeps memory.
 const RESTING_ENTRIES: usize = 16;
-/// The most bytes that one lane keeps of its frames, without payloads that connections keep: the
+/// The most bytes that one space keeps of its frames, without payloads that connections keep: the
 /// flight of 300 Mbit/s and 110 ms. Beyond it the oldest copies are dropped, and no loss is
 /// repaired any more: a loss is detected a round trip after sending.
 pub(crate) const KEPT_BYTES_MAX: usize = 4 << 20;
@@ -39,10 +41,6 @@ pub(crate) const KEPT_TIME: Duration = Duration::from_secs(3);
 const OVERTAKEN_MAX: u64 = 3;
 /// Feedback comes when something arrives, and timers ring so much later.
 const GRANULARITY: Duration = Duration::from_millis(1);
-/// What arrives further apart is no rate: the peer's clock was set, or begins anew.
-const ARRIVING_MAX: Duration = Duration::from_secs(60);
-/// Datagrams that left at the same moment, as far as the clock goes.
-const NO_TIME: Duration = Duration::from_micros(1);
 
 /// What became of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,45 +76,6 @@ struct Sent {
     mark: Mark,
 }
 
-/// How much had arrived at a moment, and when it did: two of them are a rate.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mark {
-    /// Bytes that had arrived.
-    bytes: u64,
-    /// When the newest of them did, by the peer's clock in wrapping microseconds; `None` before
-    /// that was known.
-    at_us: Option<u32>,
-    /// When that one had left.
-    left_at: Instant,
-}
-
-/// A frame that is taken out to be sent again.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeptFrame {
-    /// The number of the datagram that it left in.
-    pub number: PacketNumber,
-    /// When it left.
-    pub at: Instant,
-    /// When it left for the first time,
-    pub first_at: Instant,
-    /// and how often a path lost it since that carried.
-    pub attempts: u8,
-    /// The frame with its type.
-    pub frame: Vec<u8>,
-    /// How many bytes of its end are kept elsewhere.
-    pub elsewhere: usize,
-}
-
-impl KeptFrame {
-    /// Bytes of the whole frame, wherever they are kept.
-    pub(crate) const fn whole_len(&self) -> usize {
-        self.frame.len() + self.elsewhere
-    }
-}
-
-/// What was lost, the oldest first.
-pub type Lost = VecDeque<KeptFrame>;
-
 /// What feedback tells that was not known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct News {
@@ -126,7 +85,7 @@ pub struct News {
     pub trip: Option<Duration>,
     /// Bytes that arrived, UDP payload,
     pub delivered: u64,
-    /// and so many in all on this lane.
+    /// and so many in all in this space.
     pub arrived: u64,
     /// Bytes that were lost, with what was found to be since the peer told last.
     pub lost: u64,
@@ -134,9 +93,10 @@ pub struct News {
     pub rate: Option<RateSample>,
 }
 
-/// The sending side of one lane: what left, and what the peer said of it.
+/// The sending side of one packet number space: what left, and what the peer said of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentPackets {
+    space: SpaceId,
     entries: VecDeque<Sent>,
     /// The number of the first of them.
     first: PacketNumber,
@@ -153,7 +113,7 @@ pub(crate) struct SentPackets {
     acknowledged: Option<PacketNumber>,
     /// When feedback last told of anything.
     told_at: Option<Instant>,
-    /// Bytes that were lost, as time showed and no feedback.
+    /// Bytes that were lost by time alone since the last [`News`].
     lost_untold: u64,
     /// Something that left later has arrived and was counted elsewhere.
     is_overtaken: bool,
@@ -172,35 +132,45 @@ pub(crate) struct SentPackets {
 }
 
 impl SentPackets {
-    /// Records that `number`, the one after the last recorded, left with `len` bytes.
+    /// A space in which nothing was sent.
+    pub(crate) fn new(space: SpaceId) -> Self {
+        Self { space, ..Self::default() }
+    }
+
+    /// Records that `number`, the one after the last recorded, left with `len` bytes. Of its
+    /// `frames` as much is kept as `load` says.
     pub(crate) fn sent(
         &mut self,
         now: Instant,
         blocks: &mut Blocks,
-        number: PacketNumber,
-        len: usize,
-        is_eliciting: bool,
+        (number, len): (PacketNumber, usize),
+        load: Load,
+        frames: &[u8],
     ) {
         debug_assert_eq!(number, self.next());
         if self.entries.len() >= ENTRIES_MAX {
             self.pop(blocks); // nobody may ever tell of it
         }
         if self.in_flight == 0 {
-            // Time in which nothing was on its way is no part of a rate.
-            self.mark = Mark { at_us: None, left_at: now, ..self.mark };
+            self.mark.restart(now);
         }
+        let is_eliciting = load.elicits();
+        let kept = load.elsewhere().map(|elsewhere| self.keep(now, blocks, frames, elsewhere));
+        let (copy, elsewhere) = kept.unwrap_or_default();
+        let (first_at, attempts) = load.history(now);
+        let age_ms = now.saturating_since(first_at).as_millis();
         self.entries.push_back(Sent {
             at: now,
             fate: Fate::Open,
             is_eliciting,
-            is_data: false,
+            is_data: load.is_data(),
             is_limited: self.limited_until.is_some(),
-            is_doubled: false,
+            is_doubled: matches!(load, Load::Doubled { .. }),
             len: bounded(len),
-            copy: 0,
-            elsewhere: 0,
-            attempts: 0,
-            age_ms: 0,
+            copy,
+            elsewhere,
+            attempts,
+            age_ms: u16::try_from(age_ms).unwrap_or(u16::MAX),
             run: Tag::NONE,
             mark: self.mark,
         });
@@ -212,31 +182,20 @@ impl SentPackets {
         }
     }
 
-    /// The datagram that was recorded last carries an inner packet or a piece of one.
-    pub(crate) fn carries_data(&mut self) {
-        if let Some(sent) = self.entries.back_mut() {
-            sent.is_data = true;
-        }
-    }
-
-    /// Keeps a copy of the inner packet's frame in the datagram that was recorded last, but for the
-    /// last `elsewhere` bytes.
-    pub(crate) fn keep(&mut self, blocks: &mut Blocks, frame: &[u8], elsewhere: usize) {
-        let len = frame.len().saturating_sub(elsewhere);
+    /// Keeps a copy of `frames` but for the last `elsewhere` bytes. Returns the lengths of both
+    /// parts.
+    fn keep(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        frames: &[u8],
+        elsewhere: usize,
+    ) -> (u16, u16) {
+        let len = frames.len().saturating_sub(elsewhere);
         while self.copies.len() + len > KEPT_BYTES_MAX && self.forget_oldest_copy(blocks) {}
-        let Some(sent) = self.entries.back_mut() else { return };
-        (sent.copy, sent.elsewhere) = (bounded(len), bounded(frame.len() - len));
-        sent.is_data = true;
-        self.kept_at = sent.at;
-        self.copies.push(blocks, &frame[..len]);
-    }
-
-    /// What left last had left before: at first at `first_at`, and so often paths lost it.
-    pub(crate) fn repeated(&mut self, first_at: Instant, attempts: u8) {
-        if let Some(sent) = self.entries.back_mut() {
-            let age_ms = sent.at.saturating_since(first_at).as_millis();
-            (sent.attempts, sent.age_ms) = (attempts, u16::try_from(age_ms).unwrap_or(u16::MAX));
-        }
+        self.kept_at = now;
+        self.copies.push(blocks, &frames[..len]);
+        (bounded(len), bounded(frames.len() - len))
     }
 
     /// What left last belongs to this run of a comparison.
@@ -251,22 +210,15 @@ impl SentPackets {
         self.runs.take()
     }
 
-    /// Another path got what left last as well.
-    pub(crate) fn doubled(&mut self) {
-        if let Some(sent) = self.entries.back_mut() {
-            sent.is_doubled = true;
-        }
-    }
-
-    /// Takes the peer's feedback. Returns what it tells that is new, if anything is; what was lost
-    /// and is worth repairing goes to `lost`, if there is one.
+    /// Takes the peer's feedback. Returns what it tells that is new, if anything is. Lost packets go
+    /// to `lost`, if they are to be repaired.
     pub(crate) fn acknowledged(
         &mut self,
         now: Instant,
         blocks: &mut Blocks,
         feedback: &Feedback,
         rtt: &mut Rtt,
-        lost: Option<&mut Lost>,
+        lost: Option<&mut Vec<LostPacket>>,
     ) -> Option<News> {
         let largest = feedback.largest;
         let is_impossible = largest >= self.next() || feedback.bytes > self.bytes;
@@ -279,8 +231,8 @@ impl SentPackets {
         if let Some(elapsed) = elapsed {
             rtt.sample(elapsed, waited);
         }
-        let delivered = feedback.bytes.saturating_sub(self.mark.bytes);
-        let rate = newest.and_then(|newest| rate(now, &newest, feedback));
+        let delivered = feedback.bytes.saturating_sub(self.mark.bytes());
+        let rate = newest.and_then(|it| it.mark.rate(now, it.at, feedback, it.is_limited));
         self.count_loss(now, feedback);
         self.acknowledged = Some(largest);
         self.told_at = Some(now);
@@ -289,13 +241,9 @@ impl SentPackets {
         self.take_arrived(feedback);
         self.reordering.told(largest, feedback.received.saturating_sub(self.arrived), rtt);
         // What is not known any more has arrived all the same, once.
-        self.mark.bytes += delivered;
-        if let Some(newest) = newest {
-            self.mark.at_us = Some(feedback.arrived_us);
-            self.mark.left_at = newest.at;
-        }
-        let settled = self.settle(now, blocks, rtt, newest.map(|sent| sent.at), lost);
-        let lost = settled + std::mem::take(&mut self.lost_untold);
+        self.mark.take(delivered, newest.map(|newest| (feedback.arrived_us, newest.at)));
+        let cause = Cause::Overtaken { rtt, newest_at: newest.map(|sent| sent.at) };
+        let lost = self.lose(now, blocks, cause, lost) + std::mem::take(&mut self.lost_untold);
         self.large.judge(feedback);
         self.answer(largest);
         let trip = elapsed.map(|elapsed| rtt::without_delay(elapsed, waited));
@@ -303,7 +251,7 @@ impl SentPackets {
             sent_at: newest.map(|sent| sent.at),
             trip,
             delivered,
-            arrived: self.mark.bytes,
+            arrived: self.mark.bytes(),
             lost,
             rate,
         })
@@ -315,41 +263,9 @@ impl SentPackets {
         Some(oldest.at + self.lateness(rtt)?)
     }
 
-    /// Something that left by the path later, and is counted elsewhere, has arrived.
+    /// Something that left by the path later, in another space, has arrived.
     pub(crate) const fn overtaken(&mut self) {
         self.is_overtaken = true;
-    }
-
-    /// What others have overtaken, and has not come for too long, goes to `lost`, and into the next
-    /// [`News`].
-    pub(crate) fn expire_late(
-        &mut self,
-        now: Instant,
-        blocks: &mut Blocks,
-        rtt: &Rtt,
-        lost: &mut Lost,
-    ) {
-        self.lost_untold += self.settle(now, blocks, rtt, Some(Instant::ZERO), Some(lost));
-    }
-
-    /// The path was silent and has answered what it was asked at `at`: what left before and was
-    /// not told of is lost, or nothing would tell of it where as much is on its way as may be.
-    /// Returns that with the bytes of all that is lost, of which there need be no copies.
-    pub(crate) fn lose_before(
-        &mut self,
-        at: Instant,
-        now: Instant,
-        blocks: &mut Blocks,
-    ) -> (Lost, u64) {
-        let (mut lost, mut bytes) = (Lost::new(), 0);
-        while let Some(sent) = self.entries.front().filter(|sent| sent.at < at) {
-            let is_lost = sent.fate == Fate::Open;
-            self.runs.settle(sent.run, is_lost);
-            bytes += if is_lost { u64::from(sent.len) } else { 0 };
-            lost.extend(self.copy_of_first(now).filter(|_| is_lost));
-            self.pop(blocks);
-        }
-        (lost, bytes)
     }
 
     /// After what time the first is lost, if others have overtaken it: where they were not told of
@@ -405,21 +321,6 @@ impl SentPackets {
     /// The path's loss as the peer's feedback shows it.
     pub(crate) const fn loss(&self) -> Loss {
         self.loss
-    }
-
-    /// Takes out the oldest packet that left within [`KEPT_TIME`], may not have arrived and left by
-    /// no other path as well; what left before is forgotten.
-    pub(crate) fn take(&mut self, blocks: &mut Blocks, now: Instant) -> Option<KeptFrame> {
-        while self.has_copies() {
-            let number = self.first;
-            let kept = self.copy_of_first(now);
-            let sent = self.pop(blocks)?;
-            if let Some(kept) = kept.filter(|_| sent.fate == Fate::Open && !sent.is_doubled) {
-                debug_assert_eq!(kept.number, number);
-                return Some(kept);
-            }
-        }
-        None
     }
 
     /// Whether any packet is kept.
@@ -479,52 +380,70 @@ impl SentPackets {
         }
     }
 
-    /// Lets go of what has arrived or is lost, the newest that arrived having left at `newest_at`.
-    /// Returns the bytes that were lost.
-    fn settle(
+    /// The one place where packets are lost. From the oldest on, packets that arrived are forgotten
+    /// and packets that are lost by `cause` go to `lost`, if there is one and a copy is worth
+    /// sending again. Returns the bytes that were lost.
+    pub(super) fn lose(
         &mut self,
         now: Instant,
         blocks: &mut Blocks,
-        rtt: &Rtt,
-        newest_at: Option<Instant>,
-        mut lost: Option<&mut Lost>,
+        cause: Cause<'_>,
+        mut lost: Option<&mut Vec<LostPacket>>,
     ) -> u64 {
         let mut bytes = 0;
-        let largest = self.acknowledged.unwrap_or(0);
-        while let Some(sent) = self.entries.front() {
-            let (run, is_lost) = (sent.run, sent.fate == Fate::Open);
+        while let Some(&first) = self.entries.front()
+            && self.is_settled(now, &first, cause)
+        {
+            let is_lost = first.fate == Fate::Open;
+            let is_dead = matches!(cause, Cause::DeadPath);
             if is_lost {
-                let overtaken = largest >= self.first + OVERTAKEN_MAX;
-                let later = newest_at.is_none_or(|at| at >= sent.at + self.reordering.window());
-                let is_late = self.lateness(rtt).is_some_and(|after| now >= sent.at + after);
-                if !(overtaken && later || is_late) {
-                    break;
-                }
-                bytes += u64::from(sent.len);
+                bytes += u64::from(first.len);
                 if let Some(lost) = &mut lost
-                    && let Some(kept) = self.copy_of_first(now)
+                    && !(is_dead && first.is_doubled)
                 {
-                    lost.push_back(kept);
+                    lost.extend(self.copy_of_first(now, cause));
                 }
             }
-            self.runs.settle(run, is_lost);
+            if !is_dead {
+                self.runs.settle(first.run, is_lost);
+            }
             self.pop(blocks);
         }
         if self.entries.is_empty() {
             self.entries.shrink_to(RESTING_ENTRIES);
         }
+        if matches!(cause, Cause::Late { .. }) {
+            self.lost_untold += bytes;
+        }
         bytes
     }
 
+    /// Whether nothing more is expected of the first packet: it has arrived, or is lost by `cause`.
+    fn is_settled(&self, now: Instant, first: &Sent, cause: Cause<'_>) -> bool {
+        let is_late = |rtt| self.lateness(rtt).is_some_and(|after| now >= first.at + after);
+        match cause {
+            Cause::Silence { asked_at } => first.at < asked_at,
+            Cause::DeadPath => self.has_copies(),
+            Cause::Overtaken { .. } | Cause::Late { .. } if first.fate == Fate::Arrived => true,
+            Cause::Late { rtt } => is_late(rtt),
+            Cause::Overtaken { rtt, newest_at } => {
+                let overtaken = self.acknowledged.unwrap_or(0) >= self.first + OVERTAKEN_MAX;
+                let later = newest_at.is_none_or(|at| at >= first.at + self.reordering.window());
+                (overtaken && later) || is_late(rtt)
+            }
+        }
+    }
+
     /// A copy of what the first datagram carries, unless it is too old to matter.
-    fn copy_of_first(&self, now: Instant) -> Option<KeptFrame> {
+    fn copy_of_first(&self, now: Instant, cause: Cause<'_>) -> Option<LostPacket> {
         let sent = self.entries.front()?;
         let is_fresh = now.saturating_since(sent.at) < KEPT_TIME;
-        (sent.has_copy() && is_fresh).then(|| KeptFrame {
+        (sent.has_copy() && is_fresh).then(|| LostPacket {
+            space: self.space,
             number: self.first,
             at: sent.at,
             first_at: sent.at - Duration::from_millis(sent.age_ms.into()),
-            attempts: sent.attempts,
+            attempts: sent.attempts.saturating_add(cause.counts_as_attempt().into()),
             frame: self.copies.to_vec(sent.copy.into()),
             elsewhere: sent.elsewhere.into(),
         })
@@ -582,31 +501,6 @@ impl Sent {
     const fn has_copy(&self) -> bool {
         self.copy > 0 || self.elsewhere > 0
     }
-}
-
-/// The rate at which datagrams arrived from when `newest` left until it was there. What leaves
-/// while nothing is on its way has no arrival before it: there it is the time until this is told.
-fn rate(now: Instant, newest: &Sent, feedback: &Feedback) -> Option<RateSample> {
-    let Mark { bytes, at_us, left_at } = newest.mark;
-    let (arriving, leaving) = match at_us {
-        Some(at_us) => (
-            Duration::from_micros(feedback.arrived_us.wrapping_sub(at_us).into()),
-            newest.at.saturating_since(left_at),
-        ),
-        None => (now.saturating_since(left_at), now.saturating_since(left_at)),
-    };
-    let longer = arriving.max(leaving);
-    if longer.is_zero() || arriving > ARRIVING_MAX {
-        return None;
-    }
-    #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip or so")]
-    let arrived = feedback.bytes.saturating_sub(bytes) as f64;
-    Some(RateSample {
-        bytes_per_second: arrived / longer.as_secs_f64(),
-        left_per_second: arrived / leaving.max(NO_TIME).as_secs_f64(),
-        is_limited: newest.is_limited,
-        prior_delivered: bytes,
-    })
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "no datagram is longer than 65,535 bytes")]

@@ -9,19 +9,24 @@ fn ms(ms: u64) -> Instant {
 /// A lane and what the peer knows of it.
 #[derive(Default)]
 struct Scene {
-    flight: SentPackets,
+    sent: SentPackets,
     blocks: Blocks,
     rtt: Rtt,
-    lost: VecDeque<KeptFrame>,
+    lost: Vec<LostPacket>,
 }
 
 impl Scene {
     /// Datagrams of 1,000 bytes leave, one a millisecond.
     fn leave(&mut self, numbers: std::ops::Range<u64>) {
         for number in numbers {
-            self.flight.sent(ms(number), &mut self.blocks, number, 1_000, true);
-            self.flight.keep(&mut self.blocks, &number.to_be_bytes(), 2);
+            let load = Load::Packet { elsewhere: 2 };
+            self.leave_one(ms(number), (number, 1_000), load, &number.to_be_bytes());
         }
+    }
+
+    /// One datagram leaves that is not kept, or as much of `frames` as `load` says.
+    fn leave_one(&mut self, at: Instant, datagram: (u64, usize), load: Load, frames: &[u8]) {
+        self.sent.sent(at, &mut self.blocks, datagram, load, frames);
     }
 
     /// The peer says at `now` that these ranges have arrived, the highest first, the newest 20 ms
@@ -46,7 +51,7 @@ impl Scene {
             runs,
         };
         let (now, lost) = (ms(now), Some(&mut self.lost));
-        self.flight.acknowledged(now, &mut self.blocks, &feedback, &mut self.rtt, lost)
+        self.sent.acknowledged(now, &mut self.blocks, &feedback, &mut self.rtt, lost)
     }
 
     /// When an overtaken datagram counts as lost, after 10,000 ms of turns with this lateness.
@@ -54,17 +59,22 @@ impl Scene {
         for now in 1..10_000 {
             self.rtt.note_lateness(ms(now), late);
         }
-        self.flight.late_due(&self.rtt)
+        self.sent.late_due(&self.rtt)
     }
 
     fn lost(&mut self) -> Vec<u64> {
-        self.lost.drain(..).map(|kept| kept.number).collect()
+        self.lost.drain(..).map(|lost| lost.number).collect()
     }
 
-    /// What would leave again if the path died.
+    /// What is lost if the path dies.
+    fn dies(&mut self, now: u64) -> Vec<LostPacket> {
+        self.sent.lose(ms(now), &mut self.blocks, Cause::DeadPath, Some(&mut self.lost));
+        std::mem::take(&mut self.lost)
+    }
+
+    /// The numbers of that.
     fn taken(&mut self, now: u64) -> Vec<u64> {
-        let taken = || self.flight.take(&mut self.blocks, ms(now)).map(|kept| kept.number);
-        std::iter::from_fn(taken).collect()
+        self.dies(now).into_iter().map(|lost| lost.number).collect()
     }
 }
 
@@ -73,34 +83,33 @@ impl Scene {
 #[test]
 fn data_is_owed_until_it_is_told_of() {
     let mut scene = Scene::default();
-    scene.flight.sent(ms(0), &mut scene.blocks, 0, 1_000, true); // a challenge
-    scene.flight.sent(ms(1), &mut scene.blocks, 1, 1_000, true);
-    scene.flight.carries_data(); // a piece of a packet
+    scene.leave_one(ms(0), (0, 1_000), Load::Eliciting, &[]); // a challenge
+    scene.leave_one(ms(1), (1, 1_000), Load::Unkept, &[]); // a piece of a packet
     scene.leave(2..3);
-    scene.flight.forgive(true);
-    assert_eq!(scene.flight.unanswered_since(), Some(ms(1)));
-    scene.flight.forget_copies(&mut scene.blocks);
+    scene.sent.forgive(true);
+    assert_eq!(scene.sent.unanswered_since(), Some(ms(1)));
+    scene.sent.forget_copies(&mut scene.blocks);
     assert!(scene.tell(43, &[0..=1]).is_some());
-    scene.flight.forgive(true);
-    assert_eq!(scene.flight.unanswered_since(), Some(ms(2)), "too old to be sent again");
-    scene.flight.forgive(false);
-    assert_eq!(scene.flight.unanswered_since(), None);
+    scene.sent.forgive(true);
+    assert_eq!(scene.sent.unanswered_since(), Some(ms(2)), "too old to be sent again");
+    scene.sent.forgive(false);
+    assert_eq!(scene.sent.unanswered_since(), None);
 }
 
 #[test]
 fn a_sample_a_settlement_and_no_loss() {
     let mut scene = Scene::default();
     scene.leave(0..4);
-    assert_eq!(scene.flight.unanswered_since(), Some(ms(0)));
+    assert_eq!(scene.sent.unanswered_since(), Some(ms(0)));
     let news = scene.tell(41, &[0..=1]).unwrap();
     assert_eq!((news.sent_at, news.trip), (Some(ms(1)), Some(Duration::from_millis(40))));
-    assert_eq!((news.delivered, news.lost, scene.flight.in_flight()), (2_000, 0, 2_000));
-    assert_eq!(scene.flight.unanswered_since(), Some(ms(2)), "two are still open");
+    assert_eq!((news.delivered, news.lost, scene.sent.in_flight()), (2_000, 0, 2_000));
+    assert_eq!(scene.sent.unanswered_since(), Some(ms(2)), "two are still open");
     assert!(scene.tell(43, &[0..=3]).is_some());
-    assert_eq!((scene.flight.unanswered_since(), scene.flight.in_flight()), (None, 0));
-    assert!(scene.flight.loss().share() < 1e-9 && !scene.flight.has_copies());
+    assert_eq!((scene.sent.unanswered_since(), scene.sent.in_flight()), (None, 0));
+    assert!(scene.sent.loss().share() < 1e-9 && !scene.sent.has_copies());
     assert_eq!(scene.tell(44, &[0..=2]), None, "old news");
-    assert_eq!(scene.flight.told_at(), Some(ms(43)), "which tell nothing");
+    assert_eq!(scene.sent.told_at(), Some(ms(43)), "which tell nothing");
 }
 
 #[test]
@@ -120,11 +129,11 @@ fn what_is_told_of_after_it_was_taken_has_arrived_once() {
 fn only_what_elicits_is_owed_an_answer() {
     let mut scene = Scene::default();
     scene.leave(0..1);
-    scene.flight.sent(ms(1), &mut scene.blocks, 1, 100, false);
+    scene.leave_one(ms(1), (1, 100), Load::Quiet, &[]);
     scene.tell(40, &[0..=0]);
-    assert_eq!(scene.flight.unanswered_since(), None);
-    scene.flight.sent(ms(50), &mut scene.blocks, 2, 100, true);
-    assert_eq!(scene.flight.unanswered_since(), Some(ms(50)));
+    assert_eq!(scene.sent.unanswered_since(), None);
+    scene.leave_one(ms(50), (2, 100), Load::Eliciting, &[]);
+    assert_eq!(scene.sent.unanswered_since(), Some(ms(50)));
 }
 
 #[test]
@@ -142,10 +151,10 @@ fn loss_shows() {
             bytes: received * 1_000,
             runs: [(9, 1), (9, 1), (9, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
         };
-        let Scene { flight, blocks, rtt, .. } = &mut scene;
-        flight.acknowledged(ms(tens * 10 + 9), blocks, &feedback, rtt, None);
+        let Scene { sent, blocks, rtt, .. } = &mut scene;
+        sent.acknowledged(ms(tens * 10 + 9), blocks, &feedback, rtt, None);
     }
-    let share = scene.flight.loss().share();
+    let share = scene.sent.loss().share();
     assert!((0.08..0.12).contains(&share), "{share}");
 }
 
@@ -154,7 +163,7 @@ fn feedback_about_what_was_never_sent_is_ignored() {
     let mut scene = Scene::default();
     scene.leave(0..1);
     assert_eq!(scene.tell(21, &[0..=7]), None);
-    assert_eq!(scene.flight.unanswered_since(), Some(ms(0)));
+    assert_eq!(scene.sent.unanswered_since(), Some(ms(0)));
 }
 
 #[test]
@@ -165,7 +174,7 @@ fn what_three_have_overtaken_is_lost_and_nothing_else() {
     assert_eq!((news.delivered, news.lost, scene.lost()), (4_000, 0, vec![]));
     let news = scene.tell(42, &[6..=8, 3..=4, 0..=1]).unwrap();
     assert_eq!((news.lost, scene.lost()), (2_000, vec![2, 5]));
-    assert_eq!(scene.flight.in_flight(), 1_000, "the last one");
+    assert_eq!(scene.sent.in_flight(), 1_000, "the last one");
     assert_eq!(scene.taken(50), [9]);
 }
 
@@ -174,9 +183,9 @@ fn what_time_shows_to_be_lost_is_told_with_the_next_feedback() {
     let mut scene = Scene::default();
     scene.leave(0..10);
     scene.tell(41, &[2..=2, 0..=0]);
-    let due = scene.flight.late_due(&scene.rtt).unwrap();
-    let Scene { flight, blocks, rtt, lost } = &mut scene;
-    flight.expire_late(due, blocks, rtt, lost);
+    let due = scene.sent.late_due(&scene.rtt).unwrap();
+    let Scene { sent, blocks, rtt, lost } = &mut scene;
+    sent.lose(due, blocks, Cause::Late { rtt }, Some(lost));
     assert_eq!(scene.lost(), [1]);
     let later = due.as_nanos() / 1_000_000 + 1;
     assert_eq!(scene.tell(later, &[2..=5, 0..=0]).unwrap().lost, 1_000);
@@ -186,11 +195,10 @@ fn what_time_shows_to_be_lost_is_told_with_the_next_feedback() {
 #[test]
 fn what_leaves_again_is_as_old_as_it_was() {
     let mut scene = Scene::default();
-    scene.flight.sent(ms(90), &mut scene.blocks, 0, 1_000, true);
-    scene.flight.keep(&mut scene.blocks, &[7; 8], 0);
-    scene.flight.repeated(ms(20), 2);
-    let kept = scene.flight.take(&mut scene.blocks, ms(100)).unwrap();
-    assert_eq!((kept.at, kept.first_at, kept.attempts), (ms(90), ms(20), 2));
+    let load = Load::Repair { first_at: ms(20), attempts: 2 };
+    scene.leave_one(ms(90), (0, 1_000), load, &[7; 8]);
+    let [lost] = &scene.dies(100)[..] else { panic!() };
+    assert_eq!((lost.at, lost.first_at, lost.attempts), (ms(90), ms(20), 2));
 }
 
 #[test]
@@ -208,11 +216,11 @@ fn a_peer_that_tells_of_more_than_left_is_not_believed() {
         bytes: 1 << 40,
         runs,
     };
-    let Scene { flight, blocks, rtt, .. } = &mut scene;
-    assert_eq!(flight.acknowledged(ms(40), blocks, &feedback, rtt, None), None);
+    let Scene { sent, blocks, rtt, .. } = &mut scene;
+    assert_eq!(sent.acknowledged(ms(40), blocks, &feedback, rtt, None), None);
     // Nor is one that claims to have waited for the whole time.
     let feedback = Feedback { bytes: 4_000, ..feedback };
-    let news = flight.acknowledged(ms(43), blocks, &feedback, rtt, None).unwrap();
+    let news = sent.acknowledged(ms(43), blocks, &feedback, rtt, None).unwrap();
     assert_eq!(news.trip, Some(Duration::from_millis(40)));
 }
 
@@ -223,7 +231,7 @@ fn what_was_only_late_makes_others_wait() {
     scene.tell(60, &[1..=4]);
     assert_eq!(scene.lost(), [0]);
     scene.tell(61, &[0..=5]); // it has arrived after all
-    let window = scene.flight.reordering.window();
+    let window = scene.sent.reordering.window();
     assert!(window > Duration::from_millis(5), "{window:?}");
     scene.tell(62, &[7..=10, 0..=5]);
     assert_eq!(scene.lost(), [], "not so soon");
@@ -236,11 +244,10 @@ fn a_dead_paths_packets_are_those_that_may_not_have_arrived() {
     let mut scene = Scene::default();
     scene.leave(0..10);
     scene.tell(40, &[5..=6, 0..=3]);
-    let kept = scene.flight.take(&mut scene.blocks, ms(50)).unwrap();
-    assert_eq!((kept.number, kept.at, kept.whole_len()), (4, ms(4), 8));
-    assert_eq!((kept.frame, kept.elsewhere), (vec![0; 6], 2));
-    assert_eq!(scene.taken(50), [7, 8, 9]);
-    assert!(!scene.flight.has_copies());
+    let lost = scene.dies(50);
+    assert_eq!(lost.iter().map(|lost| lost.number).collect::<Vec<_>>(), [4, 7, 8, 9]);
+    assert_eq!((lost[0].at, &lost[0].frame, lost[0].elsewhere), (ms(4), &vec![0; 6], 2));
+    assert!(!scene.sent.has_copies());
 }
 
 #[test]
@@ -248,12 +255,12 @@ fn the_oldest_copies_go_first_by_size_and_by_age() {
     let mut scene = Scene::default();
     let frames = KEPT_BYTES_MAX as u64 / 1_000;
     for number in 0..2 * frames {
-        scene.flight.sent(ms(number), &mut scene.blocks, number, 1_000, true);
-        scene.flight.keep(&mut scene.blocks, &[0; 1_000], if number % 2 == 0 { 0 } else { 950 });
+        let load = Load::Packet { elsewhere: if number % 2 == 0 { 0 } else { 950 } };
+        scene.leave_one(ms(number), (number, 1_000), load, &[0; 1_000]);
     }
-    let kept = scene.flight.copies.len();
+    let kept = scene.sent.copies.len();
     assert!(kept <= KEPT_BYTES_MAX && kept + 1_000 > KEPT_BYTES_MAX);
-    assert_eq!(scene.flight.copies_due(), Some(ms(2 * frames - 1) + KEPT_TIME));
+    assert_eq!(scene.sent.copies_due(), Some(ms(2 * frames - 1) + KEPT_TIME));
     let left = scene.taken(2 * frames + 1_000);
     assert_eq!((left[0], left.len()), (2 * frames - 1_999, 1_999), "of two seconds");
 }
@@ -264,8 +271,8 @@ fn what_is_kept_elsewhere_takes_no_room() {
     let mut scene = Scene::default();
     let frames = 4 * KEPT_BYTES_MAX as u64 / 1_000;
     for number in 0..frames {
-        scene.flight.sent(ms(1), &mut scene.blocks, number, 1_000, true);
-        scene.flight.keep(&mut scene.blocks, &[0; 1_000], 950);
+        let load = Load::Packet { elsewhere: 950 };
+        scene.leave_one(ms(1), (number, 1_000), load, &[0; 1_000]);
     }
     assert_eq!(scene.taken(2).len() as u64, frames);
 }
@@ -274,20 +281,20 @@ fn what_is_kept_elsewhere_takes_no_room() {
 fn a_lane_that_rests_holds_little() {
     let mut scene = Scene::default();
     for number in 0..200 {
-        scene.flight.sent(ms(number), &mut scene.blocks, number, 1_400, true);
-        scene.flight.keep(&mut scene.blocks, &[0; 1_400], 0);
+        let load = Load::Packet { elsewhere: 0 };
+        scene.leave_one(ms(number), (number, 1_400), load, &[0; 1_400]);
     }
     scene.tell(230, &[0..=199]);
-    assert!(scene.flight.entries.capacity() <= RESTING_ENTRIES);
-    assert_eq!(scene.flight.copies.blocks(), 0);
+    assert!(scene.sent.entries.capacity() <= RESTING_ENTRIES);
+    assert_eq!(scene.sent.copies.blocks(), 0);
 }
 
 #[test]
 fn nobody_answers_for_long_and_the_account_is_bounded() {
     let mut scene = Scene::default();
     scene.leave(0..ENTRIES_MAX as u64 + 100);
-    assert_eq!((scene.flight.entries.len(), scene.flight.first), (ENTRIES_MAX, 100));
-    assert_eq!(scene.flight.in_flight(), ENTRIES_MAX as u64 * 1_000);
+    assert_eq!((scene.sent.entries.len(), scene.sent.first), (ENTRIES_MAX, 100));
+    assert_eq!(scene.sent.in_flight(), ENTRIES_MAX as u64 * 1_000);
 }
 
 #[test]
@@ -312,11 +319,11 @@ fn a_pause_is_no_part_of_the_rate_and_what_follows_it_is_limited() {
     let mut scene = Scene::default();
     scene.leave(0..10);
     scene.tell(60, &[0..=9]);
-    scene.flight.limited();
+    scene.sent.limited();
     let leave = |scene: &mut Scene, numbers: std::ops::Range<u64>, from: u64| {
         for number in numbers {
             let at = ms(from + number);
-            scene.flight.sent(at, &mut scene.blocks, number, 1_000, true);
+            scene.leave_one(at, (number, 1_000), Load::Eliciting, &[]);
         }
     };
     leave(&mut scene, 10..20, 5_000);
@@ -328,7 +335,7 @@ fn a_pause_is_no_part_of_the_rate_and_what_follows_it_is_limited() {
     leave(&mut scene, 20..30, 5_050);
     assert!(!scene.tell(5_130, &[0..=29]).unwrap().rate.unwrap().is_limited);
     leave(&mut scene, 30..31, 5_100);
-    scene.flight.limited();
+    scene.sent.limited();
     leave(&mut scene, 31..34, 5_100);
     scene.tell(5_180, &[0..=30]);
     leave(&mut scene, 34..36, 5_150);
@@ -341,14 +348,14 @@ fn what_elicits_nothing_is_not_waited_for() {
     let mut scene = Scene::default();
     scene.leave(0..2);
     for number in 2..1_000 {
-        scene.flight.sent(ms(number), &mut scene.blocks, number, 1_000, false);
+        scene.leave_one(ms(number), (number, 1_000), Load::Quiet, &[]);
     }
-    assert_eq!(scene.flight.in_flight(), 2_000);
+    assert_eq!(scene.sent.in_flight(), 2_000);
     scene.tell(1_100, &[500..=999, 0..=1]);
-    assert_eq!(scene.flight.in_flight(), 0);
-    scene.flight.sent(ms(1_200), &mut scene.blocks, 1_000, 80, false);
-    scene.flight.sent(ms(1_200), &mut scene.blocks, 1_001, 1_000, true);
-    assert_eq!(scene.flight.in_flight(), 1_000);
+    assert_eq!(scene.sent.in_flight(), 0);
+    scene.leave_one(ms(1_200), (1_000, 80), Load::Quiet, &[]);
+    scene.leave_one(ms(1_200), (1_001, 1_000), Load::Eliciting, &[]);
+    assert_eq!(scene.sent.in_flight(), 1_000);
 }
 
 /// If the peer's machine or this one is busy, reports come late, and a missing datagram may still

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::index::{EpochId, IndexTable, Lead, Slot};
-use crate::blocks::Blocks;
 use crate::crypto::{EpochKeys, Profile, RestartKey, Rng};
 use crate::error::DropReason;
 use crate::id::{LinkId, PathSerial, SessionIndex, Transport};
@@ -196,6 +195,12 @@ impl Epoch {
         self.tx.last_mut()
     }
 
+    /// Whether it has the lane of this serial, in use or parked.
+    pub(crate) fn has_lane(&self, serial: PathSerial) -> bool {
+        let parked = self.parked.iter().map(|parked| &parked.lane);
+        self.tx.iter().chain(parked).any(|lane| lane.seal.serial == serial)
+    }
+
     /// A name for the next packet that is split.
     pub(crate) const fn next_fragment(&mut self) -> u32 {
         self.next_fragment = self.next_fragment.wrapping_add(1);
@@ -304,12 +309,9 @@ impl Epoch {
                 self.restart_tokens.insert(serial, token);
             }
         }
-        let (tx, parked, next) = (&self.tx, &self.parked, self.next_tx);
-        let used = |serial| {
-            let parked = parked.iter().map(|parked| &parked.lane);
-            tx.iter().chain(parked).any(|lane| lane.seal.serial == serial)
-        };
-        self.restart_tokens.retain(|&serial, _| serial >= next || used(serial));
+        let mut tokens = std::mem::take(&mut self.restart_tokens);
+        tokens.retain(|&serial, _| serial >= self.next_tx || self.has_lane(serial));
+        self.restart_tokens = tokens;
     }
 
     /// What would prove that the peer knows nothing of the lane on `path` any more.
@@ -429,11 +431,9 @@ impl Epoch {
 
     /// A path is given up: its lane is kept for another path to the same place, so that addresses
     /// that are claimed again and again do not use up the peer's indices.
-    pub(crate) fn park(&mut self, blocks: &mut Blocks, path: &Path) {
+    pub(crate) fn park(&mut self, path: &Path) {
         let Some(place) = self.tx.iter().position(|lane| lane.path == path.id) else { return };
-        let mut lane = self.tx.remove(place);
-        lane.flight.forget_copies(blocks);
-        lane.flight.forgive(false);
+        let lane = self.tx.remove(place);
         if self.parked.len() >= PARKED_MAX {
             self.parked.remove(0);
         }

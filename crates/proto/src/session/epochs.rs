@@ -9,7 +9,9 @@
 
 use super::epoch::{Epoch, REKEY_TIME_WITHOUT_INDICES};
 use super::index::{EpochId, IndexTable};
-use crate::path::{Path, PathId};
+use crate::path::Path;
+use crate::recovery::packet::SpaceId;
+use crate::recovery::sent_packets::SentPackets;
 use crate::time::{Duration, Instant};
 
 /// Unused epochs of answered handshakes for each peer: as many as the candidates that a client
@@ -177,13 +179,6 @@ impl Epochs {
         Some(current.id)
     }
 
-    /// What left by `path` under the keys before the current ones left before something that has
-    /// arrived under these.
-    pub(crate) fn overtake(&mut self, path: PathId) {
-        let lanes = self.previous.iter_mut().flat_map(|previous| &mut previous.epoch.tx);
-        lanes.filter(|lane| lane.path == path).for_each(|lane| lane.flight.overtaken());
-    }
-
     /// Nothing more will come under the keys before the current ones: nothing waits for that, under
     /// these or those. Returns the epoch that stands so and may go on, if there are both.
     pub(crate) fn end_previous(&mut self, standing: Standing) -> Option<EpochId> {
@@ -201,22 +196,22 @@ impl Epochs {
         self.current.as_ref().is_none_or(|epoch| epoch.wants_rekey(now))
     }
 
-    /// Bytes on their way by `path`, under whatever keys.
-    pub(crate) fn in_flight(&self, path: PathId) -> u64 {
-        let lanes = self.all_receiving().flat_map(|epoch| &epoch.tx);
-        lanes.filter(|lane| lane.path == path).map(|lane| lane.flight.in_flight()).sum()
-    }
-
-    /// What the peer owes by `path` under the current keys, if it owes anything.
-    pub(crate) fn debt(&self, path: &Path) -> Option<Debt> {
-        let epoch = self.current.as_ref()?;
-        let (since, told_at) = match epoch.tx.iter().find(|lane| lane.path == path.id) {
-            Some(lane) => (lane.flight.unanswered_since(), lane.flight.told_at()),
-            None if epoch.has_lane_for(path) => (None, None),
+    /// What the peer owes by `path` under the current keys, of the packets `sent` on it, if it owes
+    /// anything.
+    pub(crate) fn debt(&self, path: &Path, sent: Option<&SentPackets>) -> Option<Debt> {
+        let (since, told_at) = match sent {
+            Some(sent) => (sent.unanswered_since(), sent.told_at()),
+            None if self.current.as_ref()?.has_lane_for(path) => (None, None),
             // No index is left: what it is asked does not leave, and nobody will answer.
             None => (path.probes.asking_since(), None),
         };
         Some(Debt { since: since?, told_at })
+    }
+
+    /// Whether nothing is sent in this packet number space any more: its epoch or its lane is gone.
+    pub(crate) fn is_over(&self, space: SpaceId) -> bool {
+        let mut epochs = self.all_receiving().chain(&self.pending);
+        !epochs.any(|epoch| epoch.id == space.epoch && epoch.has_lane(space.serial))
     }
 
     /// The epoch that stands so, if a gap in one of its sequences is to be given up.

@@ -3,13 +3,11 @@
 //! Nonces come from here, so here is the rule that no (key, nonce) repeats: a lane's numbers only
 //! grow, and a serial is given to one lane within its epoch.
 
-use crate::blocks::Blocks;
 use crate::id::{PacketNumber, PathSerial, SessionIndex};
 use crate::outbox::RunSeal;
 use crate::path::PathId;
 use crate::recovery::feedback::Owed;
 use crate::recovery::replay::ReplayWindow;
-use crate::recovery::sent_packets::SentPackets;
 use crate::time::Instant;
 use crate::wire::data::expand_number;
 
@@ -21,27 +19,18 @@ pub(crate) struct TxSpace {
     /// What seals its datagrams: key, the receiver's index, serial.
     pub seal: RunSeal,
     next: PacketNumber,
-    /// What left and what became of it.
-    pub flight: SentPackets,
 }
 
 impl TxSpace {
     /// A lane that has sent nothing.
-    pub(crate) fn new(path: PathId, seal: RunSeal) -> Self {
-        Self { path, seal, next: 0, flight: SentPackets::default() }
+    pub(crate) const fn new(path: PathId, seal: RunSeal) -> Self {
+        Self { path, seal, next: 0 }
     }
 
     /// The number of the next datagram, taken: no other datagram will get it.
-    pub(crate) fn take_number(
-        &mut self,
-        now: Instant,
-        blocks: &mut Blocks,
-        len: usize,
-        eliciting: bool,
-    ) -> PacketNumber {
+    pub(crate) const fn take_number(&mut self) -> PacketNumber {
         let number = self.next;
         self.next += 1;
-        self.flight.sent(now, blocks, number, len, eliciting);
         number
     }
 }

@@ -209,7 +209,7 @@ impl Tunnel {
         }
         let is_spare = before == Trust::Chosen && self.paths.list.active_id() != Some(id);
         if is_spare || (was_silent && self.paths.list.is_shared(id)) {
-            self.lose_flight(cx, id, answer.asked_at);
+            self.lose_unanswered(cx, id, answer.asked_at);
         }
         self.forgive(id);
         self.repeat_share(cx, id, answer.asked_at);

@@ -7,9 +7,11 @@ use crate::flow::clamp;
 use crate::outbox::Draft;
 use crate::pack::fragment;
 use crate::path::{Path, PathId};
+use crate::recovery::LossRecovery;
+use crate::recovery::packet::{Load, SpaceId};
+use crate::recovery::sent_packets::SentPackets;
 use crate::session::epoch::Epoch;
 use crate::session::index::EpochId;
-use crate::session::space::TxSpace;
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
@@ -19,44 +21,6 @@ use crate::{flow, pack};
 
 /// A path that was ready for so long before it got something had too little to carry.
 const IDLE: Duration = Duration::from_millis(1);
-
-/// What a datagram carries, as far as its path's bookkeeping goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Load {
-    /// Nothing that the peer owes feedback for.
-    Quiet,
-    /// Feedback, and nothing else.
-    Report,
-    /// Frames that elicit feedback.
-    Eliciting,
-    /// An inner packet or a piece of one, of which no copy is kept.
-    Unkept,
-    /// One inner packet, kept until the peer tells of it, but for so many bytes at its end: those
-    /// are kept with its connection.
-    Packet { elsewhere: usize },
-    /// The same where another path gets a copy, which serves if this one dies.
-    Doubled { elsewhere: usize },
-    /// One that left at first at this moment, and that paths lost so often since.
-    Repair { first_at: Instant, attempts: u8 },
-}
-
-impl Load {
-    pub(crate) const fn of(eliciting: bool) -> Self {
-        if eliciting { Self::Eliciting } else { Self::Quiet }
-    }
-
-    /// Whether the peer owes feedback for it.
-    const fn elicits(self) -> bool {
-        match self {
-            Self::Quiet | Self::Report => false,
-            Self::Eliciting
-            | Self::Unkept
-            | Self::Packet { .. }
-            | Self::Doubled { .. }
-            | Self::Repair { .. } => true,
-        }
-    }
-}
 
 impl Tunnel {
     /// A number by which copies of `packet` are recognised.
@@ -158,7 +122,7 @@ impl Tunnel {
     ) -> Result<(), DropReason> {
         let (epoch, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
         let path = self.paths.list.get_to_send(path).ok_or(DropReason::NoRoute)?;
-        let len = draft_datagram(cx, epoch, path, load, fill)?;
+        let len = draft_datagram(cx, (epoch, &mut self.recovery), path, load, fill)?;
         if let Some(controller) = &path.congestion {
             let way = self.sharing.iter_mut().find(|way| way.path == path.id);
             if let Some(way) = way {
@@ -199,8 +163,9 @@ impl Tunnel {
                 None if frames.is_empty() => return,
                 None => {
                     let fill = |draft: &mut Draft<'_>| draft.frames().extend_from_slice(&frames);
-                    if let Err(reason) = draft_datagram(cx, epoch, path, Load::of(eliciting), fill)
-                    {
+                    let session = (&mut *epoch, &mut self.recovery);
+                    let sent = draft_datagram(cx, session, path, Load::of(eliciting), fill);
+                    if let Err(reason) = sent {
                         cx.drops.count(reason);
                         if ack.is_some() {
                             epoch.control.restore_ack();
@@ -226,7 +191,7 @@ impl Tunnel {
 /// Returns its length in bytes.
 pub(crate) fn draft_datagram(
     cx: &mut Context<'_>,
-    epoch: &mut Epoch,
+    (epoch, recovery): (&mut Epoch, &mut LossRecovery),
     path: &mut Path,
     load: Load,
     fill: impl FnOnce(&mut Draft<'_>),
@@ -237,7 +202,7 @@ pub(crate) fn draft_datagram(
     if !epoch.has_lane_for(path) {
         return Err(DropReason::NoRoute);
     }
-    let profile = epoch.profile;
+    let (id, profile) = (epoch.id, epoch.profile);
     let lane = epoch.lane(path).ok_or(DropReason::NoRoute)?;
     let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;
     fill(&mut draft);
@@ -245,27 +210,14 @@ pub(crate) fn draft_datagram(
     if !path.allows(len) {
         return Err(DropReason::Amplification);
     }
-    note_idle(cx.now, path, lane);
-    let number = lane.take_number(cx.now, cx.memory.blocks(), len, load.elicits());
-    match load {
-        Load::Quiet | Load::Report | Load::Eliciting => {}
-        Load::Unkept => lane.flight.carries_data(),
-        Load::Packet { elsewhere } => {
-            lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
-        }
-        Load::Doubled { elsewhere } => {
-            lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
-            lane.flight.doubled();
-        }
-        Load::Repair { first_at, attempts } => {
-            lane.flight.keep(cx.memory.blocks(), draft.written(), 0);
-            lane.flight.repeated(first_at, attempts);
-        }
-    }
+    let sent = recovery.space(SpaceId { epoch: id, serial: lane.seal.serial }, path.id);
+    note_idle(cx.now, path, sent);
+    let number = lane.take_number();
+    sent.sent(cx.now, cx.memory.blocks(), (number, len), load, draft.written());
     let sending = path.offload.next(matches!(load, Load::Repair { .. }));
     let begins = draft.finish((path.route, sending), &lane.seal, profile, number);
     if let Some(run) = path.offload.added(sending, begins) {
-        lane.flight.in_run(run);
+        sent.in_run(run);
     }
     path.sent(cx.now, len);
     if load == Load::Report {
@@ -276,13 +228,13 @@ pub(crate) fn draft_datagram(
 
 /// Something leaves, be it data or not: where the path could have carried something before, and
 /// there was nothing, its rate says nothing of what it carries.
-fn note_idle(now: Instant, path: &mut Path, lane: &mut TxSpace) {
+fn note_idle(now: Instant, path: &mut Path, sent: &mut SentPackets) {
     let was_wanted = path.was_wanted();
     if let Some(controller) = &mut path.congestion
         && !was_wanted
         && controller.next_at() + IDLE + controller.turns_late() < now
     {
-        lane.flight.limited();
-        controller.limited(lane.flight.in_flight());
+        sent.limited();
+        controller.limited(sent.in_flight());
     }
 }

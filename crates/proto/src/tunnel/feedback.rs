@@ -1,22 +1,18 @@
 //! Arrivals and feedback: a path that a datagram came by works, reports are sent and taken, and an
 //! arrival replenishes the session indices.
 
-use std::collections::VecDeque;
-
-use super::datagram::Load;
 use super::paths::Side;
 use super::paths::policing::Direction;
 use super::{Context, Tunnel};
 use crate::id::{PathSerial, Transport};
 use crate::outbox::Draft;
 use crate::path::{Path, PathId};
-use crate::recovery::segmented::Evidence;
-use crate::recovery::sent_packets::{KeptFrame, News};
+use crate::recovery::packet::{Load, SpaceId};
+use crate::recovery::sent_packets::News;
 use crate::session::epochs::Standing;
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
 use crate::wire::control::Control;
-use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::{Feedback, Frame};
 
 /// What feedback told of a path.
@@ -29,8 +25,6 @@ pub(crate) struct Told {
     pub(crate) declines: bool,
     /// It is policed, and so many bytes per second pass.
     pub(crate) policed: Option<f64>,
-    /// Packets that are to leave again.
-    pub(crate) lost: VecDeque<KeptFrame>,
 }
 
 impl Tunnel {
@@ -121,72 +115,25 @@ impl Tunnel {
         feedback: &Feedback,
         late: Duration,
     ) -> Option<Told> {
-        let in_flight = self.in_flight(epoch, feedback.serial);
         let is_alone = self.paths.list.iter().filter(|path| path.has_share()).nth(1).is_none();
-        let (epoch, _) = self.epochs.find(epoch)?;
-        let lane = epoch.tx.iter_mut().find(|lane| lane.seal.serial == feedback.serial)?;
-        let path = self.paths.list.get_mut(lane.path)?;
-        let blocks = cx.memory.blocks();
-        let mut lost = VecDeque::new();
-        let repaired = path.congestion.is_some().then_some(&mut lost);
-        let before = lane.flight.in_flight();
+        let id = self.recovery.path_of(SpaceId { epoch, serial: feedback.serial })?;
+        let path = self.paths.list.get_mut(id)?;
         path.note_lateness(cx.now, came_at, feedback);
-        let news = lane.flight.acknowledged(came_at, blocks, feedback, &mut path.rtt, repaired);
-        if let Some(news) = &news {
-            let elsewhere = in_flight.saturating_sub(before);
+        let memory = (cx.memory.blocks(), &mut *cx.drops);
+        let (about, repairs) = ((epoch, feedback), path.congestion.is_some());
+        let told = self.recovery.acknowledged(came_at, memory, about, &mut path.rtt, repairs)?;
+        if told.news.is_some() {
             path.heed_session(late, is_alone);
-            path.delivered(cx.now, feedback, news, elsewhere + lane.flight.in_flight());
         }
-        let evidence = lane.flight.take_evidence();
-        let follows = news.is_some_and(|news| news.sent_at.is_some());
-        let large = lane.flight.large();
-        if news.is_some() {
-            path.mtu.confirm_by_data(cx.now, large.largest_arrived());
-        }
-        if large.takes_shrunk() {
-            path.doubt_mtu(cx.now);
-        }
-        let declines = lane.flight.takes_decline();
+        path.acknowledged(cx.now, feedback, &told);
         let policed = path.congestion.as_mut().and_then(|it| it.takes_policed());
-        if news.is_some() && path.is_silent() && path.is_proven() {
-            path.answers(cx.now);
-            path.probes.stop();
-        }
-        // A repeated search costs up to 15 large datagrams. Small packets and the session's own
-        // frames gain nothing by it, and an idle session must stay silent.
-        let is_worth_it = |delivered| !path.mtu.is_settled() || delivered >= BASE_DATAGRAM as u64;
-        if news.is_some_and(|news| is_worth_it(news.delivered))
-            && path.mtu_due().is_none()
-            && path.mtu.wants_probe(cx.now)
+        if let Some(News { delivered, lost, .. }) = told.news
+            && cx.config.judges_offload
         {
-            path.set_mtu_due(Some(cx.now));
+            self.paths.list.judge_offload(cx.now, id, (delivered, lost), told.evidence);
         }
-        let told = Told { path: path.id, follows, declines, policed, lost };
-        if let Some(News { delivered, lost, .. }) = news {
-            self.judge_offload(cx, told.path, (delivered, lost), evidence);
-        }
-        Some(told)
-    }
-
-    /// So many bytes of a path arrived and were lost, and this is what its runs say. If segmented
-    /// sends are to blame, all paths fall back that send by the same interface.
-    pub(crate) fn judge_offload(
-        &mut self,
-        cx: &Context<'_>,
-        id: PathId,
-        bytes: (u64, u64),
-        evidence: Option<Evidence>,
-    ) {
-        let Some(path) = self.paths.list.get_to_send(id) else { return };
-        let is_judged = cx.config.judges_offload && path.transport() == Transport::Udp;
-        if !is_judged || !path.offload.told(cx.now, bytes, evidence) {
-            return;
-        }
-        let (interface, offload) = (path.interface(), path.offload.clone());
-        let others = self.paths.list.iter_to_send();
-        for other in others.filter(|other| other.id != id && other.interface() == interface) {
-            other.offload.adopt(&offload);
-        }
+        let follows = told.news.is_some_and(|news| news.sent_at.is_some());
+        Some(Told { path: id, follows, declines: told.declines, policed })
     }
 
     /// This end's controller found that a path is policed, and so many bytes per second pass.
@@ -207,13 +154,6 @@ impl Tunnel {
         {
             self.control.push(cx.now, &Control::Policed { serial, kbps });
         }
-    }
-
-    /// Bytes on their way, under whatever keys, by the path of a lane.
-    fn in_flight(&mut self, epoch: EpochId, serial: PathSerial) -> u64 {
-        let Some((epoch, _)) = self.epochs.find(epoch) else { return 0 };
-        let lane = epoch.tx.iter().find(|lane| lane.seal.serial == serial);
-        lane.map(|lane| lane.path).map_or(0, |path| self.epochs.in_flight(path))
     }
 
     /// A datagram came under the keys of `epoch`: the peer gets session indices for those that it

@@ -78,19 +78,17 @@ impl Tunnel {
         self.manage(cx, |paths, cx| paths.links_changed(cx, links));
     }
 
-    /// What was on its way by a path that did not work is lost, and its lane is free for another.
+    /// The packets of a path that did not work are lost, and its lane is free for another.
     fn clean_up_after(&mut self, cx: &mut Context<'_>, path: &Path) {
-        let id = path.id;
         if !path.is_good() {
-            for epoch in self.epochs.receiving() {
-                for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
-                    self.lost.collect(cx, epoch.id, lane);
-                }
-            }
-            self.removed.push(id);
+            let memory = (cx.memory.blocks(), &mut *cx.drops);
+            self.recovery.lose_dead(cx.now, memory, |id| id == path.id);
+            self.removed.push(path.id);
         }
         if let Some(epoch) = &mut self.epochs.current {
-            epoch.park(cx.memory.blocks(), path);
+            epoch.park(path);
+            self.recovery.park(cx.memory.blocks(), epoch.id, path.id);
+            self.forget_spaces();
         }
     }
 

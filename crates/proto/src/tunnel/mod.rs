@@ -9,12 +9,14 @@
 //! - `connect` (when a client asks for keys), `keepalive` (NAT timeouts);
 //! - `probing` (challenges, MTU), then `datagram` (numbers, frames, control);
 //! - parts that own their state: `paths` (which paths there are and which carries), `reach` (how a
-//!   gateway reaches the client), `echo`, `lost` (queue of lost packets), `last_words` (last
-//!   feedback of paths that are gone); `status`; and `context`.
+//!   gateway reaches the client), `echo`, `last_words` (last feedback of paths that are gone);
+//!   `status`; and `context`.
 
 use crate::crypto::Status;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::path::PathId;
+use crate::recovery::LossRecovery;
+use crate::recovery::sent_packets::SentPackets;
 use crate::session::control::ControlSender;
 use crate::session::epochs::Epochs;
 use crate::session::identity::Identity;
@@ -23,7 +25,6 @@ use crate::time::Instant;
 use crate::wire::control::Lease;
 use echo::PendingEcho;
 use last_words::LastWords;
-use lost::Lost;
 use paths::PathManager;
 use reach::Reach;
 
@@ -36,7 +37,6 @@ pub(crate) mod established;
 mod feedback;
 pub(crate) mod keepalive;
 mod last_words;
-pub(crate) mod lost;
 mod manage;
 pub(crate) mod paths;
 pub(crate) mod probing;
@@ -66,8 +66,8 @@ pub(crate) struct Tunnel {
     pub(crate) sharing: Vec<PathSnapshot>,
     /// Client: what arrived by paths that are gone, until the gateway knows.
     last_words: LastWords,
-    /// Packets that are to be sent again.
-    pub(crate) lost: Lost,
+    /// What is in flight, and what is to be sent again.
+    pub(crate) recovery: LossRecovery,
     /// When a path replaced one that carried. `Bonding` lowers the queue's bound for a while.
     pub(crate) replaced_at: Option<Instant>,
     /// A path carries that did not before: see [`Self::take_carries_anew`].
@@ -94,7 +94,7 @@ impl Tunnel {
             paths: PathManager::new(side),
             sharing: Vec::new(),
             last_words: LastWords::default(),
-            lost: Lost::default(),
+            recovery: LossRecovery::default(),
             replaced_at: None,
             carries_anew: false,
             removed: Vec::new(),
@@ -119,14 +119,25 @@ impl Tunnel {
         self.replaced_at = None;
         self.removed.clear();
         self.asks_active = false;
-        self.lost = Lost::default();
+        self.recovery = LossRecovery::default();
         self.control = ControlSender::default();
         self.established = None;
         self.echo = PendingEcho::default();
     }
 
+    /// The packets sent on a path under the current keys.
+    pub(crate) fn sent_on(&self, path: PathId) -> Option<&SentPackets> {
+        self.recovery.sent_on(self.epoch_id()?, path)
+    }
+
+    /// Forgets packets sent under keys that are gone.
+    pub(crate) fn forget_spaces(&mut self) {
+        self.recovery.forget_spaces(|space| self.epochs.is_over(space));
+    }
+
     /// The session has new keys. Numbers and names that were given under the old ones are void.
     pub(crate) fn begin_epoch(&mut self) {
+        self.forget_spaces();
         self.control = ControlSender::default();
         self.reach.begin_epoch();
         self.last_words = LastWords::default();
@@ -171,13 +182,11 @@ impl Tunnel {
     }
 
     fn path_status(&self, path: &crate::path::Path) -> PathStatus {
-        let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);
-        let flight = lanes.filter(|lane| lane.path == path.id).map(|lane| &lane.flight).next();
         PathStatus::of(
             path,
             self.paths.list.active_id() == Some(path.id),
-            flight,
-            self.epochs.in_flight(path.id),
+            self.sent_on(path.id),
+            self.recovery.in_flight(path.id),
         )
     }
 

@@ -1,9 +1,9 @@
 //! Path challenges and MTU probes: what is sent to find out whether a path works, and how much it
 //! carries (RFC 9000, sections 8.2 and 14.3).
 
-use super::datagram::Load;
 use super::{Context, Tunnel};
 use crate::path::{Path, PathId};
+use crate::recovery::packet::Load;
 use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame;
 use crate::wire::frame::{Challenge, Frame};
@@ -113,10 +113,8 @@ impl Tunnel {
     /// share: where as much is on its way as may be, nothing more leaves that would be missed.
     pub(crate) fn forgive(&mut self, id: PathId) {
         let is_shared = self.paths.list.is_shared(id);
-        if let Some(epoch) = &mut self.epochs.current
-            && let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.path == id)
-        {
-            lane.flight.forgive(is_shared);
+        if let Some(epoch) = self.epoch_id() {
+            self.recovery.forgive(epoch, id, is_shared);
         }
     }
 }

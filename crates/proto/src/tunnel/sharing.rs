@@ -1,7 +1,6 @@
 //! The paths with a share, one or several: the snapshot of each, and packets that leave by one of
 //! them with their place in a sequence.
 
-use super::datagram::Load;
 use super::paths::plan::is_fresh;
 use super::{Context, Tunnel};
 use crate::blocks::parcel::Parcel;
@@ -12,6 +11,7 @@ use crate::multipath::snapshot::{PathSnapshot, Tally};
 use crate::pack;
 use crate::path::{Path, PathId};
 use crate::recovery::feedback::DELAY_PACED;
+use crate::recovery::packet::Load;
 use crate::session::epoch::Epoch;
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
@@ -28,9 +28,8 @@ impl Tunnel {
     /// A path as far as the choice goes, as it is now.
     pub(crate) fn way(&self, now: Instant, path: &Path) -> Option<PathSnapshot> {
         let controller = path.congestion.as_deref()?;
-        let lane = self.epochs.current.as_ref()?.tx.iter().find(|lane| lane.path == path.id);
-        let loss = lane.map_or(0.0, |lane| lane.flight.loss().share());
-        let in_flight = self.epochs.in_flight(path.id);
+        let loss = self.loss_on(path.id);
+        let in_flight = self.recovery.in_flight(path.id);
         let least_trip = path.rtt.minimum().unwrap_or_default();
         Some(PathSnapshot {
             path: path.id,
@@ -149,16 +148,19 @@ impl Tunnel {
         Some((current, before.map_or(Framing::InOrder { bucket, sequence }, first)))
     }
 
+    /// The part of the packets on a path that is lost, under the current keys.
+    pub(crate) fn loss_on(&self, path: PathId) -> f64 {
+        self.sent_on(path).map_or(0.0, |sent| sent.loss().share())
+    }
+
     pub(crate) fn epoch_id(&self) -> Option<EpochId> {
         self.epochs.current.as_ref().map(|epoch| epoch.id)
     }
 
     /// When a path has owed an answer for so long that it is in doubt.
     pub(crate) fn doubtful_at(&self, id: PathId) -> Option<Instant> {
-        let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);
-        let lane = lanes.into_iter().find(|lane| lane.path == id)?;
-        let path = self.paths.list.get(id)?;
+        let since = self.sent_on(id)?.unanswered_since()?;
         let grace = DELAY_PACED + DOUBT_GRACE;
-        lane.flight.unanswered_since().map(|since| since + path.rtt.timeout() + grace)
+        Some(since + self.paths.list.get(id)?.rtt.timeout() + grace)
     }
 }

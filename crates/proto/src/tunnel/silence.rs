@@ -9,7 +9,8 @@ use crate::time::Instant;
 impl Tunnel {
     /// When a path that owes an answer counts as silent.
     pub(crate) fn silence_due(&self, ablation: Ablation, path: &Path) -> Option<Instant> {
-        self.paths.plan().silence_due(ablation, path, || self.epochs.debt(path))
+        let debt = || self.epochs.debt(path, self.sent_on(path.id));
+        self.paths.plan().silence_due(ablation, path, debt)
     }
 
     /// Does what is due about silent paths. Returns whether anything was.

@@ -130,11 +130,11 @@ pub struct PathStatus {
 }
 
 impl PathStatus {
-    /// The status of `path`, which has `flight` under the current keys.
+    /// The status of `path`, on which `sent` left under the current keys.
     pub(crate) fn of(
         path: &Path,
         in_use: bool,
-        flight: Option<&SentPackets>,
+        sent: Option<&SentPackets>,
         in_flight: u64,
     ) -> Self {
         let controller = path.congestion.as_ref();
@@ -151,7 +151,7 @@ impl PathStatus {
             tx_rate: path.rates.0,
             rx_rate: path.rates.1,
             delay: path.delay,
-            loss: flight.map(SentPackets::loss).unwrap_or_default(),
+            loss: sent.map(SentPackets::loss).unwrap_or_default(),
             mtu: path.mtu.datagram(),
             vanishes: path.mtu.vanishes(),
             fallback: path.offload.fallback(),
@@ -163,7 +163,7 @@ impl PathStatus {
             copied: path.counts().copied,
             reports: path.counts().reports,
             heard_at: path.heard_at(),
-            unanswered_since: flight.and_then(SentPackets::unanswered_since),
+            unanswered_since: sent.and_then(SentPackets::unanswered_since),
         }
     }
 

@@ -5,6 +5,8 @@ use crate::id::{SocketId, Transport};
 use crate::outbox::Route;
 use crate::path::probe::{Answer, URGENT};
 use crate::path::{Health, PATHS_MAX, Path, PathId, Trust};
+use crate::recovery::rtt::Rtt;
+use crate::recovery::segmented::Evidence;
 use crate::time::Instant;
 
 /// Paths that are asked more often at once: the questions of more fill a slow link by themselves.
@@ -204,6 +206,32 @@ impl Paths {
     /// Whether data is shared with this path.
     pub(crate) fn is_shared(&self, id: PathId) -> bool {
         self.get(id).is_some_and(|path| path.congestion.is_some())
+    }
+
+    /// The round trip of a path whose losses are repaired: one that carries a share.
+    pub(crate) fn repaired(&self, id: PathId) -> Option<&Rtt> {
+        self.get(id).filter(|path| path.has_share()).map(|path| &path.rtt)
+    }
+
+    /// So many bytes of a path arrived and were lost, and this is what its runs say. If segmented
+    /// sends are to blame, all paths fall back that send by the same interface.
+    pub(crate) fn judge_offload(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        bytes: (u64, u64),
+        evidence: Option<Evidence>,
+    ) {
+        let Some(path) = self.get_to_send(id) else { return };
+        let is_judged = path.transport() == Transport::Udp;
+        if !is_judged || !path.offload.told(now, bytes, evidence) {
+            return;
+        }
+        let (interface, offload) = (path.interface(), path.offload.clone());
+        let others = self.iter_to_send();
+        for other in others.filter(|other| other.id != id && other.interface() == interface) {
+            other.offload.adopt(&offload);
+        }
     }
 
     /// Whether somebody else fills the queue of a path.

@@ -1,0 +1,116 @@
+//! One packet from the moment it is sent until it is acknowledged or sent again: what recovery is
+//! told of it, why it is lost, and what is left of it then.
+
+use super::rtt::Rtt;
+use crate::id::{EpochId, PacketNumber, PathSerial};
+use crate::time::Instant;
+
+/// Frames and datagrams up to this length, if they are not TCP's, are questions, answers or voice:
+/// they wait for no others.
+pub(crate) const SMALL: usize = 300;
+
+/// Names a packet number space of this end: a path under the keys of one epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SpaceId {
+    pub(crate) epoch: EpochId,
+    pub(crate) serial: PathSerial,
+}
+
+/// What a datagram carries, as far as recovery goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Load {
+    /// Nothing that the peer owes feedback for.
+    Quiet,
+    /// Feedback, and nothing else.
+    Report,
+    /// Frames that elicit feedback.
+    Eliciting,
+    /// An inner packet or a piece of one, of which no copy is kept.
+    Unkept,
+    /// One inner packet, kept until it is acknowledged, but for so many bytes at its end: those are
+    /// kept with its connection.
+    Packet { elsewhere: usize },
+    /// The same where another path gets a copy, which serves if this one dies.
+    Doubled { elsewhere: usize },
+    /// One that left at first at this moment, and that paths lost so often since.
+    Repair { first_at: Instant, attempts: u8 },
+}
+
+impl Load {
+    pub(crate) const fn of(eliciting: bool) -> Self {
+        if eliciting { Self::Eliciting } else { Self::Quiet }
+    }
+
+    /// Whether the peer owes feedback for it.
+    pub(super) const fn elicits(self) -> bool {
+        !matches!(self, Self::Quiet | Self::Report)
+    }
+
+    /// Whether it carries an inner packet or a piece of one.
+    pub(super) const fn is_data(self) -> bool {
+        self.elicits() && !matches!(self, Self::Eliciting)
+    }
+
+    /// How many bytes at its end are kept elsewhere; `None` if no copy is kept at all.
+    pub(super) const fn elsewhere(self) -> Option<usize> {
+        match self {
+            Self::Packet { elsewhere } | Self::Doubled { elsewhere } => Some(elsewhere),
+            Self::Repair { .. } => Some(0),
+            Self::Quiet | Self::Report | Self::Eliciting | Self::Unkept => None,
+        }
+    }
+
+    /// When it left for the first time, and how often paths lost it since.
+    pub(super) const fn history(self, now: Instant) -> (Instant, u8) {
+        if let Self::Repair { first_at, attempts } = self { (first_at, attempts) } else { (now, 0) }
+    }
+}
+
+/// Why packets are lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cause<'a> {
+    /// Feedback told of later packets. Either three were counted (RFC 9002, section 6.1.1), the
+    /// newest of which left at `newest_at`, later by the reordering window (RFC 8985, section 6.2).
+    /// Or one was, and this packet is late.
+    Overtaken { rtt: &'a Rtt, newest_at: Option<Instant> },
+    /// Later packets arrived, and this one did not in time (RFC 9002, section 6.1.2).
+    Late { rtt: &'a Rtt },
+    /// The path was silent, or never answered before, and answers a challenge of this moment. No
+    /// feedback would tell of older packets if they fill the congestion window.
+    Silence { asked_at: Instant },
+    /// The path carries nothing. Its packets may have arrived, so that this is no measured loss.
+    DeadPath,
+}
+
+impl Cause<'_> {
+    /// Whether the path carried all the time, so that the next sending is one attempt more.
+    pub(super) const fn counts_as_attempt(self) -> bool {
+        matches!(self, Self::Overtaken { .. } | Self::Late { .. })
+    }
+}
+
+/// A lost packet that may be sent again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LostPacket {
+    /// Where it was lost,
+    pub(crate) space: SpaceId,
+    /// and the number of the datagram that carried it.
+    pub(crate) number: PacketNumber,
+    /// When it left.
+    pub(crate) at: Instant,
+    /// When it left for the first time,
+    pub(crate) first_at: Instant,
+    /// and how often a path lost it since that carried.
+    pub(crate) attempts: u8,
+    /// The frame with its type.
+    pub(crate) frame: Vec<u8>,
+    /// How many bytes of its end are kept elsewhere.
+    pub(crate) elsewhere: usize,
+}
+
+impl LostPacket {
+    /// Whether it is small and leaves at once, also where others keep a pace.
+    pub(crate) const fn is_small(&self) -> bool {
+        self.frame.len() + self.elsewhere <= SMALL
+    }
+}
