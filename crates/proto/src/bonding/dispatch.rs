@@ -86,7 +86,7 @@ impl Bonding {
         let beginning = clamp::place(packet).and_then(|tcp| tunnel.clamped(tcp, packet.pieces));
         let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
         // What leaves again comes before what never left.
-        let repairs = tunnel.recovery.has_lost();
+        let repairs = !tunnel.recovery.queue.is_empty();
         let is_first = self.multipath.entry.is_empty();
         let Multipath { scheduler, far, lines, .. } = &self.multipath;
         let ways = &tunnel.sharing;

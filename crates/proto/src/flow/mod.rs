@@ -30,6 +30,7 @@ mod pep;
 pub mod place;
 pub mod priority;
 pub mod record;
+mod repair;
 pub mod report;
 pub mod rtp;
 pub mod rules;
@@ -51,8 +52,7 @@ use std::net::IpAddr;
 
 use crate::error::DropReason;
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{InnerPacket, TCP};
-use crate::wire::tcp::Segment;
+use crate::wire::inner::TCP;
 use classify::{Known, classify};
 use live::Early;
 use order::Order;
@@ -67,7 +67,7 @@ use place::Place;
 use report::FlowReport;
 use rules::{Assist, Rules};
 use table::Table;
-use tuple::{Direction, Tuple};
+use tuple::Tuple;
 
 /// Connections whose last word is repeated while there is no way.
 const NEWS_MAX: usize = 4;
@@ -354,21 +354,6 @@ impl Flows {
             flow.say_news(packet);
         }
         Some(())
-    }
-
-    /// Whether a packet that left at `left_at` by a path that is dead need not leave again:
-    /// it has arrived, or will be sent from here anyway.
-    pub fn sends_again(&mut self, left_at: Instant, packet: &InnerPacket<'_>) -> bool {
-        if !packet.is_tcp() {
-            return self.questions.sends_again(left_at, packet);
-        }
-        let Some(segment) = Segment::parse(packet).filter(|segment| segment.len > 0) else {
-            return false;
-        };
-        let place =
-            Tuple::of(&packet.headers, Direction::Out).and_then(|tuple| self.table.find(&tuple));
-        let flow = place.and_then(|place| self.table.get(place));
-        flow.is_some_and(|flow| flow.sends_again(left_at, &segment))
     }
 
     /// A connection that has to be written down before anything is acknowledged in its name; to be

@@ -12,7 +12,7 @@ use crate::flow::pep::memory::Memory;
 use crate::flow::pep::tcp::resume::assist::ASSISTED_MAX;
 use crate::flow::pep::tcp::{Connection, Notice, Phase, State};
 use crate::time::Instant;
-use crate::wire::inner::{Headers, InnerPacket, Pieces};
+use crate::wire::inner::{Headers, InnerPacket};
 use crate::wire::tcp::{Flags, Segment};
 
 impl Flows {
@@ -118,14 +118,6 @@ impl Flows {
             self.begin_assist(now, memory, place);
         }
         Some(kept)
-    }
-
-    /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
-    pub fn payload(&mut self, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
-        let headers = Headers::parse(head, head.len() + len).ok()?;
-        let segment = Segment::parse(&InnerPacket { headers, pieces: Pieces::whole(head) })?;
-        let place = self.table.find(&Tuple::of(&headers, Direction::Out)?)?;
-        self.table.get(place)?.cache.get(segment.seq, len)
     }
 
     /// A packet from the tunnel.

@@ -17,8 +17,9 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::wire::checksum::{Sum, mended};
-use crate::wire::inner::TCP;
-use crate::wire::tcp::{Flags, Made, Seq, Timestamps};
+use crate::wire::inner::{InnerPacket, TCP};
+use crate::wire::tcp::{Flags, Made, Segment, Seq, Timestamps};
+use tuple::Direction;
 
 const LOCAL: ([u8; 4], u16) = ([10, 77, 0, 2], 40_000);
 const REMOTE: ([u8; 4], u16) = ([192, 0, 2, 80], 443);

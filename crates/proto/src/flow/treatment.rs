@@ -1,8 +1,8 @@
 //! Which packets wait on their way out, and which do not, where paths have a share.
 //!
 //! Decides this by the class of the flow, by the packet itself and by its user's priorities.
-//! `bonding` decides the consequences for paths and queues: `bonding::live` makes copies, and
-//! `bonding::retransmit` leaves out repairs that would be too late.
+//! `bonding` decides the consequences for paths and queues, and `bonding::live` makes copies.
+//! `repair` leaves out lost packets that would be too late.
 
 use super::classify::Class;
 use super::place::Place;

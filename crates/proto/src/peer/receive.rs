@@ -94,7 +94,7 @@ impl Peer {
         }
         let is_first_heard = self.tunnel.epochs.hear(lead.epoch);
         if is_first_heard {
-            self.tunnel.recovery.keys_heard();
+            self.tunnel.recovery.queue.put_forward();
         }
         let path = self.tunnel.locate(cx, lead, route, newest, is_fresh);
         let is_steady = self.tunnel.note_arrival(cx, path, came_at, len) && !is_first_heard;

@@ -86,7 +86,11 @@ const TIMERS: &[Timer] = &[
     ),
     timer(Reason::Waiting, |p, _| p.waiting.due(), Peer::expire_waiting),
     // Forgets only: `settle_time` sends.
-    timer(Reason::Repair, |p, _| p.tunnel.lost_due(), |p, cx| p.tunnel.forget_lost(cx)),
+    timer(
+        Reason::Repair,
+        |p, _| p.tunnel.recovery.due(|id| p.tunnel.paths.list.is_good(id)),
+        |p, cx| p.tunnel.recovery.expire(cx.now, cx.memory.blocks(), cx.drops),
+    ),
     timer(
         Reason::Silence,
         |p, _| p.bonding.rescue_due(&p.tunnel),
@@ -193,7 +197,9 @@ const TIMERS: &[Timer] = &[
     ),
     timer(Reason::Echo, |p, _| p.tunnel.echo.due(), |p, cx| p.tunnel.send_echo(cx)),
     settled(Reason::Silence, |p, _| p.tunnel.paths.list.return_due()),
-    settled(Reason::Repair, |p, _| p.tunnel.late_due()),
+    settled(Reason::Repair, |p, _| {
+        p.tunnel.recovery.late_due(|id| p.tunnel.paths.list.repaired(id))
+    }),
     settled(Reason::Flow, |p, _| p.flows.due()),
 ];
 
@@ -240,7 +246,8 @@ impl Peer {
             }
             self.apply_changes(cx);
         }
-        self.tunnel.forget_lost(cx); // also by a path that has just fallen silent
+        // Also on a path that has just fallen silent.
+        self.tunnel.recovery.expire(cx.now, cx.memory.blocks(), cx.drops);
         if !self.at_gateway() {
             // One path less by a link may make it another address' turn there.
             self.tunnel.manage(cx, |paths, cx| {

@@ -1,25 +1,21 @@
 //! Loss recovery: which packets are in flight, which of them are lost, and what is sent again.
 //!
-//! **Decides** when a packet is lost and which lost packet is sent next. [`LossRecovery`] owns the sent
-//! packets of every path and epoch ([`sent_packets`]) and the queue of lost ones ([`queue`]). A
-//! packet is lost in one place, [`SentPackets::lose`], for one of four causes
-//! ([`Cause`](packet::Cause)), and leaves the queue in one place, [`LossRecovery::next_lost`].
+//! **Decides** when a packet is lost and which lost packet is sent next. [`LossRecovery`] owns the
+//! sent packets of every path and epoch ([`sent_packets`]) and the [`queue`] of lost ones. A packet
+//! is lost in one place, [`SentPackets::lose`], for one of four causes ([`packet::Cause`]), and is
+//! handed out to be sent again in one place, [`RetransmissionQueue::next`].
 //!
 //! **Refuses to know** addresses, keys, which paths carry and which connections still need a
 //! packet. The caller says which paths a question is about, asks the flow whether the packet that
 //! it is handed is still needed, and chooses the path.
 //!
-//! **Answers.** [`LossRecovery::acknowledged`] returns what feedback told of a path, or `None` if the
-//! feedback is about no known space. A packet from [`LossRecovery::next_lost`] is the caller's. It is
-//! sent again, or handed back by [`LossRecovery::put_back`] (no room), [`LossRecovery::put_aside`] (the
-//! peer may not have its keys) or [`LossRecovery::leave_out`] (nobody needs it). A packet that the
-//! caller only drops leaves a gap, for which the receiver waits. Dropped packets are counted as
-//! [`DropReason::NoRoute`](crate::error::DropReason) if they are too old, as `QueueFull` if there
-//! are too many.
+//! **Answers.** [`LossRecovery::acknowledged`] returns what feedback told of a path, or `None` if
+//! it knows no such space. `lose_late`, `lose_unanswered` and `lose_dead` fill the queue. A packet
+//! that the queue drops is counted: `NoRoute` if it is too old or was lost too often, `QueueFull`
+//! if there are too many.
 //!
-//! **Bounds.** Each space remembers 65,536 packets and keeps copies of 4 MiB, the queue holds as
-//! much ([`sent_packets::KEPT_BYTES_MAX`]). A packet is kept for [`KEPT_TIME`] and sent again at
-//! most [`ATTEMPTS_MAX`] times. `session` bounds the number of spaces.
+//! **Bounds.** [`sent_packets`] bounds packets and bytes of a space, [`queue`] bytes and attempts;
+//! `session` bounds the number of spaces.
 //!
 //! The other files measure: round trip, delay, delivery rate and loss. `congestion` takes an
 //! [`AckSample`] and decides how fast a path is sent on.
@@ -44,28 +40,23 @@ pub mod sent_packets;
 pub use sample::{AckSample, RateSample};
 
 use crate::blocks::Blocks;
-use crate::error::{DropReason, Drops};
+use crate::error::Drops;
 use crate::id::{EpochId, PathId};
 use crate::time::Instant;
 use crate::wire::frame::Feedback;
-use packet::{Cause, LostPacket, SpaceId};
-use queue::{Abandoned, RetransmissionQueue};
+use packet::{Cause, SpaceId};
+use queue::RetransmissionQueue;
 use rtt::Rtt;
 use segmented::Evidence;
-use sent_packets::{KEPT_TIME, News, SentPackets};
-
-/// A packet that working paths lost is sent again at most this often. Then the packets behind it
-/// wait no longer. Losses by paths that died do not count.
-const ATTEMPTS_MAX: u8 = 3;
+use sent_packets::{News, SentPackets};
 
 /// What is in flight to one peer, and what is to be sent again.
 #[derive(Debug, Default)]
 pub(crate) struct LossRecovery {
     /// Those of the newest keys first.
     spaces: Vec<Space>,
-    queue: RetransmissionQueue,
-    /// When there may be room for the next lost packet.
-    due: Option<Instant>,
+    /// Lost packets, until they are sent again.
+    pub(crate) queue: RetransmissionQueue,
 }
 
 /// The sent packets of one packet number space.
@@ -257,7 +248,7 @@ impl LossRecovery {
     pub(crate) fn due(&self, carries: impl Fn(PathId) -> bool) -> Option<Instant> {
         let rests = |space: &&Space| space.path.is_none_or(|path| !carries(path));
         let kept = self.spaces.iter().filter(rests).filter_map(|it| it.packets.copies_due());
-        kept.chain(self.due).chain(self.queue.aside_due()).min()
+        kept.chain(self.queue.due()).min()
     }
 
     /// Forgets packets that are too old to be sent again.
@@ -268,66 +259,6 @@ impl LossRecovery {
                 space.packets.forget_copies(blocks);
             }
         }
-    }
-
-    /// Whether a lost packet could be sent again.
-    pub(crate) fn has_lost(&self) -> bool {
-        !self.queue.is_empty()
-    }
-
-    /// No path carries: what is lost waits for one.
-    pub(crate) const fn wait_for_path(&mut self) {
-        self.due = None;
-    }
-
-    /// Takes out the lost packet that is sent next. Packets that are too old, or were lost too
-    /// often, are dropped.
-    pub(crate) fn next_lost(&mut self, now: Instant, drops: &mut Drops) -> Option<LostPacket> {
-        self.due = None;
-        loop {
-            let lost = self.queue.pop()?;
-            if lost.at + KEPT_TIME > now && lost.attempts <= ATTEMPTS_MAX {
-                return Some(lost);
-            }
-            drops.count(DropReason::NoRoute);
-            self.queue.leave_out(&lost);
-        }
-    }
-
-    /// There is no room for a lost packet until `due`.
-    pub(crate) fn put_back(&mut self, lost: LostPacket, due: Instant) {
-        self.due = Some(due);
-        self.queue.put_back(lost);
-    }
-
-    /// The peer may not have the keys of a lost packet any more: it waits for [`Self::keys_heard`].
-    pub(crate) fn put_aside(&mut self, lost: LostPacket) {
-        self.queue.put_aside(lost);
-    }
-
-    /// The peer has said something under the keys before the current ones.
-    pub(crate) fn keys_heard(&mut self) {
-        self.queue.put_forward();
-    }
-
-    /// A lost packet is not sent again, and the peer is to be told.
-    pub(crate) fn leave_out(&mut self, lost: &LostPacket) {
-        self.queue.leave_out(lost);
-    }
-
-    /// The packets with these numbers are not sent, and the peer is to be told.
-    pub(crate) fn abandon(&mut self, range: Abandoned) {
-        self.queue.abandon(range);
-    }
-
-    /// Takes out at most `count` ranges of numbers of one epoch that the peer need not wait for.
-    pub(crate) fn take_abandoned(&mut self, count: usize) -> Option<(EpochId, Vec<Abandoned>)> {
-        self.queue.take_abandoned(count)
-    }
-
-    /// The peer is not told of the other numbers, and waits for them as for any other gap.
-    pub(crate) fn forget_abandoned(&mut self) {
-        self.queue.forget_abandoned();
     }
 }
 

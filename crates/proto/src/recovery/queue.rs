@@ -1,10 +1,15 @@
 //! Lost packets until they are sent again, and the sequence numbers of those that will not be.
 //!
+//! Decides which lost packet is sent next, and which is too old or was lost too often. The caller
+//! of [`RetransmissionQueue::next`] owns the packet. It sends it, or hands it back: by `put_back`
+//! if there is no room, by `put_aside` if the peer may not have its keys, by `leave_out` if nobody
+//! needs it. A packet that the caller only drops leaves a gap, for which the receiver waits.
+//!
 //! Small packets come first, then the others, each in the order in which they left. Packets under
 //! keys that the peer may have lost wait aside until it is heard under them.
 //!
-//! Bound: [`KEPT_BYTES_MAX`] bytes without payloads that connections keep. Beyond it the oldest
-//! are dropped.
+//! Bounds: [`KEPT_BYTES_MAX`] bytes without payloads that connections keep; beyond it the oldest
+//! are dropped. [`KEPT_TIME`] since a packet left, and [`ATTEMPTS_MAX`].
 
 use std::collections::VecDeque;
 
@@ -14,6 +19,10 @@ use crate::error::{DropReason, Drops};
 use crate::id::EpochId;
 use crate::time::Instant;
 use crate::wire::frame::Framing;
+
+/// A packet that working paths lost is sent again at most this often. Then the packets behind it
+/// wait no longer. Losses by paths that died do not count.
+pub(super) const ATTEMPTS_MAX: u8 = 3;
 
 /// Numbers of a bucket that will not come: their packets are not sent again, because nobody needs
 /// them any more.
@@ -39,6 +48,8 @@ pub(crate) struct RetransmissionQueue {
     aside: VecDeque<LostPacket>,
     /// Bytes of all, without payloads that connections keep.
     bytes: usize,
+    /// When there may be room for the next packet.
+    due: Option<Instant>,
     /// Numbers whose packets are not sent again, until the peer is told.
     abandoned: Vec<Abandoned>,
 }
@@ -64,17 +75,31 @@ impl RetransmissionQueue {
         }
     }
 
-    /// Takes out the next packet to be sent.
-    pub(crate) fn pop(&mut self) -> Option<LostPacket> {
-        let next = self.small.pop_front().or_else(|| self.large.pop_front())?;
-        self.bytes -= next.frame.len();
-        Some(next)
+    /// Takes out the packet that is sent next. Packets that are too old, or were lost too often,
+    /// are dropped.
+    pub(crate) fn next(&mut self, now: Instant, drops: &mut Drops) -> Option<LostPacket> {
+        self.due = None;
+        loop {
+            let next = self.small.pop_front().or_else(|| self.large.pop_front())?;
+            self.bytes -= next.frame.len();
+            if next.at + KEPT_TIME > now && next.attempts <= ATTEMPTS_MAX {
+                return Some(next);
+            }
+            drops.count(DropReason::NoRoute);
+            self.leave_out(&next);
+        }
     }
 
-    /// There is no room for it now: it is the next one again.
-    pub(crate) fn put_back(&mut self, lost: LostPacket) {
+    /// There is no room for a packet until `due`: it is the next one again.
+    pub(crate) fn put_back(&mut self, lost: LostPacket, due: Instant) {
+        self.due = Some(due);
         self.bytes += lost.frame.len();
         self.part_of(&lost).push_front(lost);
+    }
+
+    /// No path carries: packets wait for one.
+    pub(crate) const fn wait_for_path(&mut self) {
+        self.due = None;
     }
 
     /// It waits until it is known that the peer has its keys.
@@ -90,8 +115,12 @@ impl RetransmissionQueue {
         }
     }
 
-    /// When the next packet that waits for its keys is too old.
-    pub(crate) fn aside_due(&self) -> Option<Instant> {
+    /// When there may be room again, or a packet that waits for its keys is too old.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due.into_iter().chain(self.aside_due()).min()
+    }
+
+    fn aside_due(&self) -> Option<Instant> {
         self.aside.front().map(|lost| lost.at + KEPT_TIME)
     }
 

@@ -5,7 +5,8 @@ use crate::id::{PacketNumber, PathSerial};
 use crate::time::Duration;
 use crate::wire::frame::{FEEDBACK_RUNS_MAX, Framing};
 use packet::Load;
-use sent_packets::KEPT_BYTES_MAX;
+use queue::ATTEMPTS_MAX;
+use sent_packets::{KEPT_BYTES_MAX, KEPT_TIME};
 
 const PATH: PathId = PathId(1);
 const OTHER: PathId = PathId(2);
@@ -87,8 +88,12 @@ impl Scene {
 
     /// Everything that is sent again now: where it was lost, its number and how often.
     fn sent_again(&mut self, now: Instant) -> Vec<(SpaceId, u64, u8)> {
-        let next = || self.recovery.next_lost(now, &mut self.drops);
+        let next = || self.recovery.queue.next(now, &mut self.drops);
         std::iter::from_fn(next).map(|it| (it.space, it.number, it.attempts)).collect()
+    }
+
+    fn has_lost(&self) -> bool {
+        !self.recovery.queue.is_empty()
     }
 
     fn dropped(&self) -> u64 {
@@ -105,7 +110,7 @@ fn a_packet_that_three_later_ones_overtook_is_lost() {
     let mut scene = Scene::new();
     scene.send((NEW, PATH), 0, &[0, 1, 2, 3], KEPT);
     let told = scene.tell((NEW, PATH), 41, (1, 2));
-    assert_eq!((told.news.unwrap().lost, scene.recovery.has_lost()), (0, false), "two are few");
+    assert_eq!((told.news.unwrap().lost, scene.has_lost()), (0, false), "two are few");
     let told = scene.tell((NEW, PATH), 42, (1, 3));
     assert_eq!((told.news.unwrap().lost, told.in_flight), (LEN as u64, 0));
     assert_eq!(scene.sent_again(ms(42)), [(space(NEW, PATH), 0, 1)]);
@@ -172,13 +177,13 @@ fn packets_under_earlier_keys_are_overtaken_by_later_ones_under_new_keys() {
     scene.recovery.overtake(NEW, PATH);
     let due = scene.recovery.late_due(|_| Some(&scene.rtt)).unwrap();
     assert!(scene.lose_late(due));
-    let lost = scene.recovery.next_lost(due, &mut scene.drops).unwrap();
+    let lost = scene.recovery.queue.next(due, &mut scene.drops).unwrap();
     assert_eq!(lost.space, space(OLD, PATH));
     // Perhaps the peer has lost those keys. It waits until they are heard.
-    scene.recovery.put_aside(lost);
-    assert!(!scene.recovery.has_lost());
+    scene.recovery.queue.put_aside(lost);
+    assert!(!scene.has_lost());
     assert_eq!(scene.recovery.due(|_| true), Some(ms(0) + KEPT_TIME));
-    scene.recovery.keys_heard();
+    scene.recovery.queue.put_forward();
     assert_eq!(scene.sent_again(due), [(space(OLD, PATH), 0, 1)]);
     scene.recovery.forget_spaces(|space| space.epoch == OLD);
     assert_eq!(scene.recovery.path_of(space(OLD, PATH)), None);
@@ -194,7 +199,7 @@ fn a_parked_space_owes_nothing_and_goes_on_with_another_path() {
         (None, 0)
     );
     scene.lose_dead(300, PATH);
-    assert!(!scene.recovery.has_lost(), "it was told before if it was dead");
+    assert!(!scene.has_lost(), "it was told before if it was dead");
     let sent = scene.recovery.space(space(NEW, PATH), OTHER);
     assert_eq!(sent.unanswered_since(), None);
     sent.sent(ms(400), &mut scene.blocks, (2, LEN), KEPT, &[0]);
@@ -213,16 +218,16 @@ fn a_packet_is_sent_again_only_so_often_and_for_so_long() {
     scene.tell((NEW, PATH), 50, (2, 4));
     assert_eq!(scene.numbers_sent_again(50), [1], "the other one was lost too often");
     assert_eq!(scene.dropped(), 1);
-    let (epoch, abandoned) = scene.recovery.take_abandoned(9).unwrap();
+    let (epoch, abandoned) = scene.recovery.queue.take_abandoned(9).unwrap();
     assert_eq!((epoch, abandoned[0].from, abandoned.len()), (NEW, 0, 1), "the peer hears of it");
 
     scene.send((NEW, PATH), 5, &[100], KEPT);
     scene.lose_dead(100, PATH);
-    let lost = scene.recovery.next_lost(ms(100), &mut scene.drops).unwrap();
+    let lost = scene.recovery.queue.next(ms(100), &mut scene.drops).unwrap();
     let due = ms(100) + KEPT_TIME;
-    scene.recovery.put_back(lost, due);
+    scene.recovery.queue.put_back(lost, due);
     assert_eq!(scene.recovery.due(|_| true), Some(due));
-    assert_eq!(scene.recovery.next_lost(due, &mut scene.drops), None);
+    assert_eq!(scene.recovery.queue.next(due, &mut scene.drops), None);
     assert_eq!((scene.dropped(), scene.recovery.due(|_| true)), (2, None));
 }
 

@@ -210,8 +210,8 @@ impl SentPackets {
         self.runs.take()
     }
 
-    /// Takes the peer's feedback. Returns what it tells that is new, if anything is. Lost packets go
-    /// to `lost`, if they are to be repaired.
+    /// Takes the peer's feedback. Returns what it tells that is new, if anything is. Lost packets
+    /// go to `lost`, if they are to be repaired.
     pub(crate) fn acknowledged(
         &mut self,
         now: Instant,

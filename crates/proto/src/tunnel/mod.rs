@@ -20,6 +20,7 @@ use crate::recovery::sent_packets::SentPackets;
 use crate::session::control::ControlSender;
 use crate::session::epochs::Epochs;
 use crate::session::identity::Identity;
+use crate::session::index::EpochId;
 use crate::session::restart::Proof;
 use crate::time::Instant;
 use crate::wire::control::Lease;
@@ -123,6 +124,11 @@ impl Tunnel {
         self.control = ControlSender::default();
         self.established = None;
         self.echo = PendingEcho::default();
+    }
+
+    /// The name of the current keys.
+    pub(crate) fn epoch_id(&self) -> Option<EpochId> {
+        self.epochs.current.as_ref().map(|epoch| epoch.id)
     }
 
     /// The packets sent on a path under the current keys.

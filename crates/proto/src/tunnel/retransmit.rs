@@ -23,10 +23,10 @@ impl Tunnel {
             return;
         }
         let carrier = self.paths.list.choose().map(|choice| choice.original);
-        let is_good = |id| self.paths.list.get(id).is_some_and(|path| path.is_good());
-        let Some(carrier) = carrier.filter(|&id| is_good(id)) else { return };
+        let list = &self.paths.list;
+        let Some(carrier) = carrier.filter(|&id| list.is_good(id)) else { return };
         let memory = (cx.memory.blocks(), &mut *cx.drops);
-        self.recovery.lose_dead(cx.now, memory, |id| id != carrier && !is_good(id));
+        self.recovery.lose_dead(cx.now, memory, |id| id != carrier && !list.is_good(id));
     }
 
     /// Sends one lost packet again, by the path `by`. It names the packet number that was lost.
@@ -52,28 +52,6 @@ impl Tunnel {
         self.send_split(cx, epoch, by, &whole)
     }
 
-    /// When something must be done about lost packets, or packets that are kept for that.
-    pub(crate) fn lost_due(&self) -> Option<Instant> {
-        self.recovery.due(|id| self.paths.list.get(id).is_some_and(|path| path.is_good()))
-    }
-
-    /// Forgets packets that nobody will send again.
-    pub(crate) fn forget_lost(&mut self, cx: &mut Context<'_>) {
-        self.recovery.expire(cx.now, cx.memory.blocks(), cx.drops);
-    }
-
-    /// When an overtaken packet counts as lost, on a path with a share.
-    pub(crate) fn late_due(&self) -> Option<Instant> {
-        self.recovery.late_due(|id| self.paths.list.repaired(id))
-    }
-
-    /// Packets that were overtaken and have not come in time are lost, on the paths with a share.
-    /// Returns whether any was.
-    pub(crate) fn lose_late(&mut self, cx: &mut Context<'_>) -> bool {
-        let memory = (cx.memory.blocks(), &mut *cx.drops);
-        self.recovery.lose_late(cx.now, memory, |id| self.paths.list.repaired(id))
-    }
-
     /// The path `id` was silent, or had never answered, and answers what it was asked at
     /// `asked_at`: what left before is lost.
     pub(crate) fn lose_unanswered(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
@@ -87,9 +65,9 @@ impl Tunnel {
     /// Tells the peer which numbers are abandoned. If there is no room now, the rest is dropped, so
     /// that nothing piles up here. The peer then waits for those numbers as for any other gap.
     pub(crate) fn send_abandoned(&mut self, cx: &mut Context<'_>) {
-        while let Some((epoch, some)) = self.recovery.take_abandoned(ADVANCED_MAX) {
+        while let Some((epoch, some)) = self.recovery.queue.take_abandoned(ADVANCED_MAX) {
             let choice = self.paths.list.choose().filter(|_| !cx.out.is_full());
-            let Some(choice) = choice else { return self.recovery.forget_abandoned() };
+            let Some(choice) = choice else { return self.recovery.queue.forget_abandoned() };
             let sent = self.send_under(cx, epoch, choice.original, Load::Quiet, |draft| {
                 for &Abandoned { bucket, from, to, .. } in &some {
                     Frame::Advanced { bucket, from, to }.emit(draft.frames());

@@ -153,10 +153,6 @@ impl Tunnel {
         self.sent_on(path).map_or(0.0, |sent| sent.loss().share())
     }
 
-    pub(crate) fn epoch_id(&self) -> Option<EpochId> {
-        self.epochs.current.as_ref().map(|epoch| epoch.id)
-    }
-
     /// When a path has owed an answer for so long that it is in doubt.
     pub(crate) fn doubtful_at(&self, id: PathId) -> Option<Instant> {
         let since = self.sent_on(id)?.unanswered_since()?;

@@ -191,6 +191,12 @@ impl Segment {
         })
     }
 
+    /// The segment with so many more bytes of payload, which lie elsewhere.
+    #[must_use]
+    pub(crate) fn longer(self, more: usize) -> Self {
+        Self { len: self.len.saturating_add(u16::try_from(more).unwrap_or(u16::MAX)), ..self }
+    }
+
     /// The number after the last that the segment takes up: SYN and FIN take one each.
     pub const fn end(&self) -> Seq {
         let extra = self.flags.has(Flags::SYN) as u32 + self.flags.has(Flags::FIN) as u32;

@@ -208,6 +208,11 @@ impl Paths {
         self.get(id).is_some_and(|path| path.congestion.is_some())
     }
 
+    /// Whether a path carries data.
+    pub(crate) fn is_good(&self, id: PathId) -> bool {
+        self.get(id).is_some_and(Path::is_good)
+    }
+
     /// The round trip of a path whose losses are repaired: one that carries a share.
     pub(crate) fn repaired(&self, id: PathId) -> Option<&Rtt> {
         self.get(id).filter(|path| path.has_share()).map(|path| &path.rtt)
