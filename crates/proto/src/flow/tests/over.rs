@@ -4,6 +4,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::*;
+use crate::recovery::packet::{LostPacket, SpaceId};
+use crate::wire::frame::Framing;
 
 /// So many segments the local side lets be on their way, whatever is lost.
 const WINDOW: u32 = 60;
@@ -179,4 +181,29 @@ fn only_what_left_before_there_was_a_way_is_sent_from_here() {
     assert!(scene.flows.sends_again(left_at, &packet));
     assert!(scene.flows.sends_again(scene.now, &packet));
     assert!(!scene.flows.sends_again(scene.now + Duration::from_millis(1), &packet));
+}
+
+#[test]
+fn a_lost_packet_gets_its_payload_from_its_connection_as_long_as_that_has_not_arrived() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(10);
+    let seq = scene.local.0.minus(MSS);
+    let packet = scene.packet(Direction::Out, Flags::ACK, seq, &bytes(seq, MSS));
+    let (mut frame, kept) = (Vec::new(), MSS as usize);
+    Framing::Plain.emit(&mut frame);
+    frame.extend_from_slice(&packet);
+    let mut lost = LostPacket {
+        space: SpaceId::default(),
+        number: 0,
+        at: scene.now,
+        first_at: scene.now,
+        attempts: 0,
+        frame: frame[..frame.len() - kept].to_vec(),
+        elsewhere: kept,
+    };
+    let mut again = lost.clone();
+    assert!(scene.flows.needs(&mut again, true), "it is not realtime");
+    assert_eq!((again.frame, again.elsewhere), (frame, 0));
+    scene.acknowledge(scene.local.0);
+    assert!(!scene.flows.needs(&mut lost, false));
 }
