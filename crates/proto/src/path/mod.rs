@@ -19,7 +19,6 @@ use crate::recovery::delay::Delay;
 use crate::recovery::feedback::{DELAY_STEADY, Reports};
 use crate::recovery::rate::Rate;
 use crate::recovery::rtt::Rtt;
-use crate::recovery::sent_packets::News;
 use crate::recovery::{AckSample, Acknowledged, RateSample};
 use crate::time::{Duration, Instant};
 use crate::wire::data::BASE_DATAGRAM;
@@ -278,29 +277,25 @@ impl Path {
 
     /// The peer tells what arrived of the packets sent by it.
     pub(crate) fn acknowledged(&mut self, now: Instant, feedback: &Feedback, told: &Acknowledged) {
-        if let Some(news) = &told.news {
-            self.delivered(now, feedback, news, told.in_flight);
-            self.mtu.confirm_by_data(now, told.largest_arrived);
-        }
+        self.delivered(now, feedback, told);
+        self.mtu.confirm_by_data(now, told.largest_arrived);
         if told.shrunk {
             self.doubt_mtu(now);
         }
-        let Some(news) = &told.news else { return };
         if self.is_silent() && self.is_proven() {
             self.answers(now);
             self.probes.stop();
         }
         // A repeated search costs up to 15 large datagrams. Small packets and the session's own
         // frames gain nothing by it, and an idle session must stay silent.
-        let is_worth_it = !self.mtu.is_settled() || news.delivered >= BASE_DATAGRAM as u64;
+        let is_worth_it = !self.mtu.is_settled() || told.delivered >= BASE_DATAGRAM as u64;
         if is_worth_it && self.mtu_due.is_none() && self.mtu.wants_probe(now) {
             self.mtu_due = Some(now);
         }
     }
 
-    /// The peer tells what arrived of what this end sent by it, and so many bytes are still on
-    /// their way.
-    pub fn delivered(&mut self, now: Instant, feedback: &Feedback, news: &News, in_flight: u64) {
+    /// The same, as far as rate, delay and congestion go.
+    fn delivered(&mut self, now: Instant, feedback: &Feedback, news: &Acknowledged) {
         // A lane counts its own, and each pair of keys has lanes of its own.
         self.arrived += news.delivered;
         self.rates.0.sample(now, feedback.arrived_us, self.arrived);
@@ -309,7 +304,7 @@ impl Path {
         }
         let queue = self.delay.queue(now);
         if let Some(congestion) = &mut self.congestion {
-            let &News { delivered, lost, trip, .. } = news;
+            let &Acknowledged { delivered, lost, trip, in_flight, .. } = news;
             let arrived = self.arrived;
             let before = |lane: u64| arrived.saturating_sub(news.arrived.saturating_sub(lane));
             let rate = news

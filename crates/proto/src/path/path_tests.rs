@@ -107,7 +107,8 @@ impl Scene {
         let news = lane.flight.acknowledged(self.now, &mut self.blocks, &feedback, rtt, None);
         if let Some(news) = news {
             let left = all - before + lane.flight.in_flight();
-            self.path.delivered(self.now, &feedback, &news, left);
+            let news = Acknowledged { in_flight: left, ..news };
+            self.path.delivered(self.now, &feedback, &news);
         }
     }
 

@@ -10,9 +10,9 @@
 //! it is handed is still needed, and chooses the path.
 //!
 //! **Answers.** [`LossRecovery::acknowledged`] returns what feedback told of a path, or `None` if
-//! it knows no such space. `lose_late`, `lose_unanswered` and `lose_dead` fill the queue. A packet
-//! that the queue drops is counted: `NoRoute` if it is too old or was lost too often, `QueueFull`
-//! if there are too many.
+//! all of it was known, or no such space is. `lose_late`, `lose_unanswered` and `lose_dead` fill
+//! the queue. A packet that the queue drops is counted: `NoRoute` if it is too old or was lost too
+//! often, `QueueFull` if there are too many.
 //!
 //! **Bounds.** [`sent_packets`] bounds packets and bytes of a space, [`queue`] bytes and attempts;
 //! `session` bounds the number of spaces.
@@ -38,6 +38,7 @@ pub(crate) mod segmented;
 pub mod sent_packets;
 
 pub use sample::{AckSample, RateSample};
+pub use sent_packets::Acknowledged;
 
 use crate::blocks::Blocks;
 use crate::error::Drops;
@@ -48,7 +49,7 @@ use packet::{Cause, SpaceId};
 use queue::RetransmissionQueue;
 use rtt::Rtt;
 use segmented::Evidence;
-use sent_packets::{News, SentPackets};
+use sent_packets::SentPackets;
 
 /// What is in flight to one peer, and what is to be sent again.
 #[derive(Debug, Default)]
@@ -66,23 +67,6 @@ struct Space {
     /// The path that it sends on; `None` after that was given up.
     path: Option<PathId>,
     packets: SentPackets,
-}
-
-/// What feedback told of a path.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Acknowledged {
-    /// What was not known before; `None` if the feedback came too late for that.
-    pub(crate) news: Option<News>,
-    /// Bytes in flight on the path, under whatever keys.
-    pub(crate) in_flight: u64,
-    /// What the compared runs of datagrams say whose fate became known.
-    pub(crate) evidence: Option<Evidence>,
-    /// The largest datagram that arrived, in bytes; 0 if no large one did.
-    pub(crate) largest_arrived: usize,
-    /// Large datagrams vanish: the path has shrunk.
-    pub(crate) shrunk: bool,
-    /// The path has begun to lose much.
-    pub(crate) declines: bool,
 }
 
 impl LossRecovery {
@@ -116,8 +100,8 @@ impl LossRecovery {
         spaces.map(|space| space.packets.in_flight()).sum()
     }
 
-    /// Takes the peer's feedback about a space, which came at `came_at`. Lost packets are sent
-    /// again if the path `repairs` its losses.
+    /// Takes the peer's feedback about a space, which came at `came_at`. Returns what it tells that
+    /// is new, if anything is. Lost packets are sent again if the path `repairs` its losses.
     pub(crate) fn acknowledged(
         &mut self,
         came_at: Instant,
@@ -128,16 +112,11 @@ impl LossRecovery {
     ) -> Option<Acknowledged> {
         let id = SpaceId { epoch, serial: feedback.serial };
         let space = self.spaces.iter_mut().find(|space| space.id == id)?;
-        let (path, packets) = (space.path?, &mut space.packets);
-        let mut lost = Vec::new();
+        let (path, mut lost) = (space.path?, Vec::new());
         let to = repairs.then_some(&mut lost);
-        let news = packets.acknowledged(came_at, blocks, feedback, rtt, to);
-        let large = packets.large();
-        let (largest_arrived, shrunk) = (large.largest_arrived(), large.takes_shrunk());
-        let (evidence, declines) = (packets.take_evidence(), packets.takes_decline());
+        let told = space.packets.acknowledged(came_at, blocks, feedback, rtt, to);
         lost.into_iter().for_each(|lost| self.queue.push(drops, lost));
-        let in_flight = self.in_flight(path);
-        Some(Acknowledged { news, in_flight, evidence, largest_arrived, shrunk, declines })
+        Some(Acknowledged { in_flight: self.in_flight(path), ..told? })
     }
 
     /// Something that left on `path` under the keys of `epoch` has arrived: it overtook everything

@@ -76,9 +76,9 @@ struct Sent {
     mark: Mark,
 }
 
-/// What feedback tells that was not known.
+/// What feedback tells of a path that was not known.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct News {
+pub struct Acknowledged {
     /// When the newest datagram that arrived had left; `None` when that is too long ago.
     pub sent_at: Option<Instant>,
     /// Its round trip, without what the peer waited.
@@ -91,6 +91,16 @@ pub struct News {
     pub lost: u64,
     /// At which rate they arrived.
     pub rate: Option<RateSample>,
+    /// Bytes that are still in flight, in all spaces of the path.
+    pub in_flight: u64,
+    /// The largest datagram that arrived, in bytes; 0 if no large one did.
+    pub largest_arrived: usize,
+    /// Large datagrams vanish: the path has shrunk.
+    pub shrunk: bool,
+    /// The path has begun to lose much of what this end sends: said once.
+    pub declines: bool,
+    /// What the compared runs of datagrams say whose fate became known.
+    pub(crate) evidence: Option<Evidence>,
 }
 
 /// The sending side of one packet number space: what left, and what the peer said of it.
@@ -113,7 +123,7 @@ pub(crate) struct SentPackets {
     acknowledged: Option<PacketNumber>,
     /// When feedback last told of anything.
     told_at: Option<Instant>,
-    /// Bytes that were lost by time alone since the last [`News`].
+    /// Bytes that were lost by time alone since the last [`Acknowledged`].
     lost_untold: u64,
     /// Something that left later has arrived and was counted elsewhere.
     is_overtaken: bool,
@@ -219,7 +229,7 @@ impl SentPackets {
         feedback: &Feedback,
         rtt: &mut Rtt,
         lost: Option<&mut Vec<LostPacket>>,
-    ) -> Option<News> {
+    ) -> Option<Acknowledged> {
         let largest = feedback.largest;
         let is_impossible = largest >= self.next() || feedback.bytes > self.bytes;
         if is_impossible || self.acknowledged.is_some_and(|seen| largest <= seen) {
@@ -247,13 +257,18 @@ impl SentPackets {
         self.large.judge(feedback);
         self.answer(largest);
         let trip = elapsed.map(|elapsed| rtt::without_delay(elapsed, waited));
-        Some(News {
+        Some(Acknowledged {
             sent_at: newest.map(|sent| sent.at),
             trip,
             delivered,
             arrived: self.mark.bytes(),
             lost,
             rate,
+            in_flight: self.in_flight,
+            largest_arrived: self.large.largest_arrived(),
+            shrunk: self.large.takes_shrunk(),
+            declines: self.decline.takes_decline(),
+            evidence: self.runs.take(),
         })
     }
 
@@ -299,16 +314,6 @@ impl SentPackets {
     /// says nothing of how much the path carries.
     pub(crate) fn limited(&mut self) {
         self.limited_until = Some(self.next());
-    }
-
-    /// Which sizes arrive.
-    pub(crate) const fn large(&mut self) -> &mut Large {
-        &mut self.large
-    }
-
-    /// Whether the path has begun to lose much of what this end sends: said once.
-    pub(crate) const fn takes_decline(&mut self) -> bool {
-        self.decline.takes_decline()
     }
 
     /// Nothing is owed any more, or data only: the path has answered by other means.

@@ -31,7 +31,7 @@ impl Scene {
 
     /// The peer says at `now` that these ranges have arrived, the highest first, the newest 20 ms
     /// ago by a clock of its own.
-    fn tell(&mut self, now: u64, ranges: &[std::ops::RangeInclusive<u64>]) -> Option<News> {
+    fn tell(&mut self, now: u64, ranges: &[std::ops::RangeInclusive<u64>]) -> Option<Acknowledged> {
         let largest = *ranges[0].end();
         let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
         for (place, range) in ranges.iter().enumerate() {

@@ -7,8 +7,8 @@ use super::{Context, Tunnel};
 use crate::id::{PathSerial, Transport};
 use crate::outbox::Draft;
 use crate::path::{Path, PathId};
+use crate::recovery::Acknowledged;
 use crate::recovery::packet::{Load, SpaceId};
-use crate::recovery::sent_packets::News;
 use crate::session::epochs::Standing;
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
@@ -121,19 +121,20 @@ impl Tunnel {
         path.note_lateness(cx.now, came_at, feedback);
         let memory = (cx.memory.blocks(), &mut *cx.drops);
         let (about, repairs) = ((epoch, feedback), path.congestion.is_some());
-        let told = self.recovery.acknowledged(came_at, memory, about, &mut path.rtt, repairs)?;
-        if told.news.is_some() {
+        let news = self.recovery.acknowledged(came_at, memory, about, &mut path.rtt, repairs);
+        if let Some(news) = &news {
             path.heed_session(late, is_alone);
+            path.acknowledged(cx.now, feedback, news);
         }
-        path.acknowledged(cx.now, feedback, &told);
         let policed = path.congestion.as_mut().and_then(|it| it.takes_policed());
-        if let Some(News { delivered, lost, .. }) = told.news
+        if let Some(Acknowledged { delivered, lost, evidence, .. }) = news
             && cx.config.judges_offload
         {
-            self.paths.list.judge_offload(cx.now, id, (delivered, lost), told.evidence);
+            self.paths.list.judge_offload(cx.now, id, (delivered, lost), evidence);
         }
-        let follows = told.news.is_some_and(|news| news.sent_at.is_some());
-        Some(Told { path: id, follows, declines: told.declines, policed })
+        let follows = news.is_some_and(|news| news.sent_at.is_some());
+        let declines = news.is_some_and(|news| news.declines);
+        Some(Told { path: id, follows, declines, policed })
     }
 
     /// This end's controller found that a path is policed, and so many bytes per second pass.
