@@ -38,13 +38,14 @@ use rove_proto::blocks::Blocks;
 use rove_proto::id::SocketId;
 use rove_proto::multipath::codel::Bound;
 use rove_proto::multipath::fq_codel::FqCodel;
-use rove_proto::multipath::path_queues::{Among, Given, PathQueues};
+use rove_proto::multipath::path_queues::{Given, PathQueues};
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::snapshot::{PathSnapshot, Tally};
 use rove_proto::multipath::{Mode, Numbers};
 use rove_proto::node::{Command, Event, Meta, Node};
 use rove_proto::outbox::Outbox;
 use rove_proto::path::PathId;
+use rove_proto::recovery::packet::Load;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::inner::Pieces;
 
@@ -260,11 +261,10 @@ fn turns() -> Vec<u32> {
             {
                 let given = Given {
                     bucket: popped.bucket,
-                    among: Among::One,
                     sequence: numbers.in_order(popped.bucket),
                     is_earlier: false,
                     len: packet.len(),
-                    elsewhere: popped.kept,
+                    load: Load::Packet { elsewhere: popped.kept },
                 };
                 let place =
                     Scheduler::Earliest.choose(now, &mut ways, given.len, Duration::ZERO).unwrap();

@@ -16,7 +16,7 @@ use crate::flow::treatment::Treatment;
 use crate::flow::{Entrance, Flows, clamp};
 use crate::multipath::far::COPIES;
 use crate::multipath::fq_codel::{QUANTUM, Stay};
-use crate::multipath::path_queues::{Among, Given};
+use crate::multipath::path_queues::Given;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::multipath::{Multipath, scheduler};
 use crate::outbox::REST;
@@ -140,11 +140,10 @@ impl Bonding {
         };
         let given = Given {
             bucket,
-            among: Among::One,
             sequence: epoch.numbers.in_order(bucket),
             is_earlier: false,
             len,
-            elsewhere: kept,
+            load: Load::Packet { elsewhere: kept },
         };
         let way = &mut ways[place];
         let path = way.path;
@@ -319,11 +318,10 @@ impl Bonding {
         {
             let mut given = Given {
                 bucket: popped.bucket,
-                among: Among::One,
                 sequence: epoch.numbers.in_order(popped.bucket),
                 is_earlier: false,
                 len: packet.len(),
-                elsewhere: popped.kept,
+                load: Load::Packet { elsewhere: popped.kept },
             };
             let terms = far.terms(cx.now, given.bucket, given.len);
             // One that has need has room.
@@ -342,8 +340,8 @@ impl Bonding {
                     if way.starves(cx.now)
                         && let Some(copy) = blocks.parcel(packet.packet(), &[])
                     {
-                        lines.push(way, Given { among: Among::Copy, ..given }, copy);
-                        given.among = Among::Several;
+                        lines.push(way, Given { load: Load::Unkept, ..given }, copy);
+                        given.load = Load::Doubled { elsewhere: popped.kept };
                     }
                 }
             }
@@ -376,7 +374,7 @@ impl Bonding {
         let Multipath { scheduler, lines, .. } = &mut self.multipath;
         let ways = &mut tunnel.sharing;
         while let Some((given, packet)) = lines.take_stranded(ways) {
-            if given.among == Among::Copy {
+            if given.load == Load::Unkept {
                 cx.memory.blocks().discard(packet);
                 continue;
             }

@@ -12,6 +12,7 @@ use crate::blocks::Blocks;
 use crate::blocks::parcel::Parcel;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::path::PathId;
+use crate::recovery::packet::Load;
 
 /// Bytes that one line holds at most: half a second at 130 Mbit/s, so much may one path be longer
 /// than another.
@@ -19,32 +20,19 @@ pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
 /// And packets that all hold together, each in room for a full one: 100 MB, however short they are.
 const PACKETS_MAX: usize = 1 << 16;
 
-/// By how many paths a packet leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Among {
-    /// By one.
-    One,
-    /// By several, of which this one answers for it as long as it carries.
-    Several,
-    /// By several, and another answers for it.
-    Copy,
-}
-
 /// A packet that was given to a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Given {
     /// The bucket of its flow.
     pub bucket: u8,
-    /// Whether other paths get it as well.
-    pub among: Among,
     /// Its place in the sequence of that.
     pub sequence: u32,
     /// Whether that is the sequence of the keys before.
     pub is_earlier: bool,
     /// Bytes of it.
     pub len: usize,
-    /// How many of them, at its end, are kept with its connection.
-    pub elsewhere: usize,
+    /// What is kept of it once it has left: nothing of a copy for which another path answers.
+    pub load: Load,
 }
 
 /// The packets that were given to one path, in the order in which they leave.
@@ -204,7 +192,7 @@ impl Line {
     fn drop_copies(&mut self, blocks: &mut Blocks) {
         for _ in 0..self.given.len() {
             let Some((given, packet)) = self.given.pop_front() else { break };
-            if given.is_earlier && given.among == Among::Copy {
+            if given.is_earlier && given.load == Load::Unkept {
                 self.bytes -= given.len;
                 blocks.discard(packet);
             } else {

@@ -10,7 +10,8 @@ fn way(path: u32, mbps: f64, delay_ms: u64) -> PathSnapshot {
 }
 
 fn packet(sequence: u32) -> Given {
-    Given { bucket: 0, among: Among::One, sequence, is_earlier: false, len: 1_000, elsewhere: 0 }
+    let load = Load::Packet { elsewhere: 0 };
+    Given { bucket: 0, sequence, is_earlier: false, len: 1_000, load }
 }
 
 fn bytes(packet: &[u8]) -> Parcel {
@@ -120,7 +121,7 @@ fn what_waits_over_new_keys_keeps_its_place_and_over_two_gets_one_in_the_order_t
         let whole = [place as u8; 1_000];
         lines.push(&mut ways[place], packet(sequence), bytes(&whole));
         // What another path got as well is not numbered twice: it goes.
-        let copy = Given { among: Among::Copy, ..packet(sequence) };
+        let copy = Given { load: Load::Unkept, ..packet(sequence) };
         lines.push(&mut ways[1 - place], copy, bytes(&[9; 1_000]));
     }
     // It keeps its places while the keys that it has them under are there,

@@ -1,7 +1,8 @@
 use super::*;
 use crate::blocks::Blocks;
-use crate::multipath::path_queues::{Among, Given, PathQueues};
+use crate::multipath::path_queues::{Given, PathQueues};
 use crate::multipath::snapshot::AHEAD;
+use crate::recovery::packet::Load;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const LEN: usize = 1_000;
@@ -35,8 +36,8 @@ fn given(scheduler: Scheduler, ways: &mut [PathSnapshot]) -> Vec<usize> {
     lines.settle(ways);
     while scheduler.needs(NOW, ways) {
         let place = choose(scheduler, ways).unwrap();
-        let (among, is_earlier) = (Among::One, false);
-        let what = Given { bucket: 0, among, sequence: 0, is_earlier, len: LEN, elsewhere: 0 };
+        let (load, is_earlier) = (Load::Packet { elsewhere: 0 }, false);
+        let what = Given { bucket: 0, sequence: 0, is_earlier, len: LEN, load };
         lines.push(&mut ways[place], what, blocks.parcel(&[0; LEN], &[]).unwrap());
         given.push(place);
     }

@@ -9,7 +9,6 @@ use crate::bonding::dispatch::Sent;
 use crate::error::DropReason;
 use crate::flow::{Output, Passage, tuple};
 use crate::multipath::fq_codel::WAIT_MAX;
-use crate::multipath::path_queues::Among;
 use crate::outbox::REST;
 use crate::pack;
 use crate::path::PathId;
@@ -152,7 +151,7 @@ impl Peer {
             let sent = if let Some((given, packet)) =
                 self.bonding.multipath.lines.take_stranded(&[])
             {
-                if given.among == Among::Copy {
+                if given.load == Load::Unkept {
                     blocks.discard(packet);
                     continue;
                 }

@@ -27,7 +27,7 @@ pub mod feedback;
 pub mod large;
 pub mod lateness;
 pub mod loss;
-pub(crate) mod packet;
+pub mod packet;
 pub(crate) mod queue;
 pub mod rate;
 pub mod reordering;

@@ -18,7 +18,7 @@ pub(crate) struct SpaceId {
 
 /// What a datagram carries, as far as recovery goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Load {
+pub enum Load {
     /// Nothing that the peer owes feedback for.
     Quiet,
     /// Feedback, and nothing else.
@@ -27,13 +27,23 @@ pub(crate) enum Load {
     Eliciting,
     /// An inner packet or a piece of one, of which no copy is kept.
     Unkept,
-    /// One inner packet, kept until it is acknowledged, but for so many bytes at its end: those are
-    /// kept with its connection.
-    Packet { elsewhere: usize },
+    /// One inner packet, kept until it is acknowledged.
+    Packet {
+        /// So many bytes at its end are kept with its connection.
+        elsewhere: usize,
+    },
     /// The same where another path gets a copy, which serves if this one dies.
-    Doubled { elsewhere: usize },
-    /// One that left at first at this moment, and that paths lost so often since.
-    Repair { first_at: Instant, attempts: u8 },
+    Doubled {
+        /// So many bytes at its end are kept with its connection.
+        elsewhere: usize,
+    },
+    /// One that is sent again.
+    Repair {
+        /// When it left for the first time,
+        first_at: Instant,
+        /// and how often paths lost it since.
+        attempts: u8,
+    },
 }
 
 impl Load {

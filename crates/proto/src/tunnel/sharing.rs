@@ -6,7 +6,7 @@ use super::{Context, Tunnel};
 use crate::blocks::parcel::Parcel;
 use crate::error::DropReason;
 use crate::flow::clamp;
-use crate::multipath::path_queues::{Among, Given};
+use crate::multipath::path_queues::Given;
 use crate::multipath::snapshot::{PathSnapshot, Tally};
 use crate::pack;
 use crate::path::{Path, PathId};
@@ -98,14 +98,9 @@ impl Tunnel {
         given: Given,
         packet: Pieces<'_>,
     ) -> Result<(), DropReason> {
-        let Given { among, len, elsewhere, .. } = given;
+        let Given { load, len, .. } = given;
         let (epoch, framing) = self.place_of(id, given).ok_or(DropReason::NoRoute)?;
         let room = self.paths.list.get(id).map_or(0, |path| path.mtu.datagram() - OVERHEAD);
-        let load = match among {
-            Among::One => Load::Packet { elsewhere },
-            Among::Several => Load::Doubled { elsewhere },
-            Among::Copy => Load::Unkept,
-        };
         if len + framing.overhead() <= room {
             return self.send_under(cx, epoch, id, load, |draft| {
                 pack::push(draft, framing, packet);
@@ -132,14 +127,15 @@ impl Tunnel {
     /// first packet of a sequence names the sequence before. If the path has no packet number space
     /// under earlier keys, the packet gets a place under the current ones.
     pub(crate) fn place_of(&mut self, id: PathId, given: Given) -> Option<(EpochId, Framing)> {
-        let Given { bucket, among, mut sequence, is_earlier, .. } = given;
+        let Given { bucket, load, mut sequence, is_earlier, .. } = given;
         if is_earlier {
             let previous = self.epochs.previous().zip(self.paths.list.get(id));
             let seals = |it: &(&Epoch, &Path)| it.0.has_lane_for(it.1);
             if let Some((epoch, _)) = previous.filter(seals) {
                 return Some((epoch.id, Framing::InOrder { bucket, sequence }));
             }
-            let current = self.epochs.current.as_mut().filter(|_| among == Among::One)?;
+            let is_one = matches!(load, Load::Packet { .. });
+            let current = self.epochs.current.as_mut().filter(|_| is_one)?;
             sequence = current.numbers.in_order(bucket);
         }
         let current = self.epochs.current.as_ref()?.id;
