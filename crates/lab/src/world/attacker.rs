@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use rove_proto::crypto::{Floor, Hello, Initiator, MessagePair, SeededRng, StaticSecret, Token};
 use rove_proto::id::{PeerKey, SessionIndex};
 
+use super::host_id::HostId;
 use super::op::{Intercept, Way};
-use super::parcel::HostId;
 use super::place::bystander;
 use crate::emu::{Datagram, MS, Rng, SECOND};
 

@@ -20,18 +20,15 @@ mod session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use super::engine::{GATEWAY, World};
-use super::host::Power;
-use super::inner::{LEN_MAX, address, server};
+use super::inner::{address, server};
 use super::laws::{Breach, Law, Promised};
-use super::parcel::{HostId, Origin, Parcel};
-use super::place::{NEIGHBOUR, NEIGHBOURS_SERVER};
-use crate::emu::{Datagram, Endpoints, Frame as _, IpPacket, NodeId, Protocol, Rng, earliest};
+use crate::emu::{Endpoints, Frame as _, IpPacket, Protocol, Rng, earliest};
 use crate::tcp::{Config, End, Ending, State};
 use capture::Capture;
 use crossing::Crossing;
 pub(super) use heard::Heard;
-use ports::{SERVER_PORT, number, ports};
+pub(super) use ports::SERVER_PORT;
+use ports::{number, ports};
 pub(super) use program::{Carrier, Program, Reading, Saying};
 pub(super) use session::{Shell, Terminal};
 
@@ -492,92 +489,6 @@ const fn why(ending: Ending) -> Option<&'static str> {
         Ending::Unanswered => Some("connection never opened"),
         Ending::TimedOut => Some("connection timed out"),
         Ending::KeepAlive => Some("connection timed out: keep-alives were not answered"),
-    }
-}
-
-impl World {
-    /// Client `client` opens a connection to this one of the server's addresses; `tune` says how
-    /// its ends differ from what is usual, and what runs over it.
-    pub(super) fn open_connection(
-        &mut self,
-        (client, server): (usize, u8),
-        tune: impl FnOnce([Config; 2]) -> [Party; 2],
-    ) -> Number {
-        let parties = tune(self.connections.configs(client, server, LEN_MAX));
-        self.connections.open(self.now_ns, client, parties)
-    }
-
-    /// The ends of connections that are due have their turn.
-    pub(super) fn keep_connections(&mut self) -> Result<(), Breach> {
-        for Leaving { client, side, is_open, packet } in self.connections.leaving(self.now_ns)? {
-            if is_open {
-                self.send_open(side, packet);
-                continue;
-            }
-            let host = match side {
-                Side::Client => client + 1,
-                Side::Server => GATEWAY,
-            };
-            if self.hosts[host].power == Power::On {
-                self.put_inner(host, packet)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A packet of somebody who has no tunnel leaves.
-    fn send_open(&mut self, side: Side, packet: Vec<u8>) {
-        let Some(neighbour) = self.place.neighbour else { return };
-        let ends = [NEIGHBOUR, NEIGHBOURS_SERVER].map(|ip| SocketAddr::from((ip, SERVER_PORT)));
-        let ((host, link), [source, destination]) = match side {
-            Side::Client => (neighbour, ends),
-            Side::Server => ((self.place.hosts[GATEWAY], self.place.gateway), [ends[1], ends[0]]),
-        };
-        let datagram = Datagram { source, destination, payload: packet };
-        let origin = Origin::Host(GATEWAY); // nobody's word
-        let (to, segment, is_open) = (destination, None, true);
-        let parcel = Parcel { datagram, origin, to, segment, is_open };
-        self.place.net.push(self.now_ns, host, link, parcel);
-    }
-
-    /// One arrives at its end.
-    pub(super) fn takes_open(&mut self, place: NodeId, packet: Vec<u8>) {
-        let is_client = self.place.neighbour.is_some_and(|(host, _)| host == place);
-        let packet = IpPacket::new(packet);
-        if let Some((number, side)) = self.connections.whose(is_client.then_some(0), &packet) {
-            self.connections.arrives(self.now_ns, number, side, packet);
-        }
-    }
-
-    /// A packet has come out of the tunnel: whether it belongs to a connection, whose end has it
-    /// then.
-    pub(super) fn takes_segment(&mut self, host: HostId, packet: &[u8]) -> bool {
-        if !self.connections.were_any() {
-            return false;
-        }
-        let packet = IpPacket::new(packet.to_vec());
-        let Some((number, side)) = self.connections.whose(host.checked_sub(1), &packet) else {
-            return false;
-        };
-        self.trace.add(&[self.now_ns, number.into(), packet.bytes().len() as u64]);
-        self.connections.arrives(self.now_ns, number, side, packet);
-        true
-    }
-
-    /// A client's machine falls asleep, with all that runs on it.
-    pub(super) fn fall_asleep(&mut self, host: HostId) {
-        self.hosts[host].power = Power::Asleep;
-        if let Some(client) = host.checked_sub(1) {
-            self.connections.sleeps(self.now_ns, client);
-        }
-    }
-
-    /// It wakes up.
-    pub(super) fn wake_up(&mut self, host: HostId) {
-        self.hosts[host].power = Power::On;
-        if let Some(client) = host.checked_sub(1) {
-            self.connections.wakes(self.now_ns, client);
-        }
     }
 }
 

@@ -1,5 +1,8 @@
 use super::super::crowd::Crowd;
+use super::super::engine::World;
 use super::super::host::Holding;
+use super::super::host_id::GATEWAY;
+use super::super::inner::LEN_MAX;
 use super::super::op::{ACCESSES, Op};
 use super::super::watch::Watch;
 use super::crossing::CROSSING_NS;

@@ -9,19 +9,10 @@
 
 use std::net::SocketAddr;
 
-use rove_proto::id::Transport;
-use rove_proto::node::{Command, PeerState};
-
-use super::agenda::Task;
-use super::engine::World;
-use super::host::Power;
-use super::laws::Breach;
-use crate::emu::{MS, SECOND};
+use crate::emu::SECOND;
 
 /// How often the name is asked for while nobody answers, in nanoseconds: the daemon's.
 const ASK_EVERY_NS: u64 = 5 * SECOND;
-/// How long an answer takes, in nanoseconds: the nearest name server is not next door.
-const LOOKUP_NS: u64 = 30 * MS;
 /// Addresses that are stored of each kind, and those that are tried: the daemon's.
 const STORED_MAX: usize = 8;
 const TRIED_MAX: usize = 16;
@@ -91,120 +82,56 @@ impl Directory {
         self.answered.truncate(STORED_MAX);
     }
 
+    /// The gateway says that it is reached there.
+    pub(super) fn announce(&mut self, addresses: &[SocketAddr]) {
+        self.announced = addresses.iter().copied().take(STORED_MAX).collect();
+    }
+
+    /// The name stands for these.
+    pub(super) fn find(&mut self, addresses: &[SocketAddr]) {
+        self.found = addresses.to_vec();
+    }
+
+    /// All addresses, which the node is told now.
+    pub(super) fn tell(&mut self) -> Vec<SocketAddr> {
+        self.told = self.remotes();
+        self.told.clone()
+    }
+
+    /// The same if they are others than it was told last.
+    pub(super) fn news(&mut self) -> Option<Vec<SocketAddr>> {
+        (self.remotes() != self.told).then(|| self.tell())
+    }
+
+    /// Whether a proven path carries.
+    pub(super) const fn set_up(&mut self, is_up: bool) {
+        self.is_up = is_up;
+    }
+
+    /// Whether the name is asked for by other links at once, because nothing carries.
+    pub(super) const fn asks_again(&mut self) -> bool {
+        if !self.is_up {
+            self.asked_ns = None;
+        }
+        !self.is_up
+    }
+
+    /// Whether the name is asked for now, as it was to be at `at_ns`; `None` where nobody can ask.
+    pub(super) fn asks(&mut self, at_ns: u64, now_ns: Option<u64>) -> bool {
+        if self.due_ns != Some(at_ns) {
+            return false; // it was asked for meanwhile
+        }
+        self.due_ns = None;
+        let Some(now_ns) = now_ns.filter(|_| !self.is_up) else { return false };
+        self.asked_ns = Some(now_ns);
+        true
+    }
+
     /// When the name is to be asked for, given that nothing carries since `now_ns`.
-    fn ask_soon(&mut self, now_ns: u64) -> Option<u64> {
+    pub(super) fn ask_soon(&mut self, now_ns: u64) -> Option<u64> {
         let at_ns = self.asked_ns.map_or(now_ns, |last_ns| now_ns.max(last_ns + ASK_EVERY_NS));
         let sooner = self.due_ns.is_none_or(|due_ns| due_ns > at_ns);
         sooner.then(|| *self.due_ns.insert(at_ns))
-    }
-}
-
-impl World {
-    /// The client's process begins and asks for the name.
-    pub(super) fn begin_directory(&mut self, client: usize) {
-        self.clients[client].directory.restart();
-        self.ask_soon(client);
-    }
-
-    /// The node says how the session is.
-    pub(super) fn note_state(&mut self, client: usize, state: PeerState) {
-        let rests_or_carries = matches!(state, PeerState::Up | PeerState::Resting);
-        self.clients[client].directory.is_up = rests_or_carries;
-        if !rests_or_carries {
-            self.ask_soon(client);
-        }
-    }
-
-    /// The links changed: with another network the name may be found that was not.
-    pub(super) fn ask_by_new_links(&mut self, client: usize) {
-        let directory = &mut self.clients[client].directory;
-        if !directory.is_up {
-            directory.asked_ns = None;
-            self.ask_soon(client);
-        }
-    }
-
-    fn ask_soon(&mut self, client: usize) {
-        if let Some(at_ns) = self.clients[client].directory.ask_soon(self.now_ns) {
-            self.schedule(at_ns - self.now_ns, Task::AskName { client, at_ns });
-        }
-    }
-
-    /// The name is asked for, unless the session carries by now.
-    pub(super) fn ask_name(&mut self, client: usize, at_ns: u64) {
-        let directory = &mut self.clients[client].directory;
-        if directory.due_ns != Some(at_ns) {
-            return; // it was asked for meanwhile
-        }
-        directory.due_ns = None;
-        if directory.is_up || self.hosts[client + 1].power != Power::On {
-            return;
-        }
-        directory.asked_ns = Some(self.now_ns);
-        if self.has_network(client) {
-            self.schedule(LOOKUP_NS, Task::Resolved { client });
-        }
-        self.ask_soon(client);
-    }
-
-    /// The name server answers.
-    pub(super) fn resolved(&mut self, client: usize) -> Result<(), Breach> {
-        self.clients[client].directory.found.clone_from(&self.name);
-        self.set_remotes(client)
-    }
-
-    /// The gateway says where it is reached.
-    pub(super) fn take_announced(
-        &mut self,
-        client: usize,
-        addresses: &[SocketAddr],
-    ) -> Result<(), Breach> {
-        let kept = addresses.iter().copied().take(STORED_MAX).collect();
-        self.clients[client].directory.announced = kept;
-        self.set_remotes(client)
-    }
-
-    /// The session goes by a path to wherever it goes now.
-    pub(super) fn note_where(&mut self, client: usize) {
-        let status = self.hosts[client + 1].node().status(self.gateway_key);
-        let path = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
-        if let Some(path) = path.filter(|path| path.route.socket.transport() == Transport::Udp) {
-            self.clients[client].directory.note_answered(path.remote());
-        }
-    }
-
-    /// Tells the node of all addresses, if they have changed, and of the streams, which may be
-    /// others even so.
-    fn set_remotes(&mut self, client: usize) -> Result<(), Breach> {
-        let remotes = self.clients[client].directory.remotes();
-        if self.hosts[client + 1].power != Power::On {
-            return Ok(());
-        }
-        if remotes != self.clients[client].directory.told {
-            self.trust(client, &remotes);
-            self.clients[client].directory.told.clone_from(&remotes);
-            let peer = self.gateway_key;
-            self.command(client + 1, Command::SetRemotes { peer, remotes })?;
-        }
-        self.tell_streams(client)
-    }
-
-    /// What the node of a process that begins is told.
-    pub(super) fn first_remotes(&mut self, client: usize) -> Vec<SocketAddr> {
-        let remotes = self.clients[client].directory.remotes();
-        self.trust(client, &remotes);
-        self.clients[client].directory.told.clone_from(&remotes);
-        remotes
-    }
-
-    fn has_network(&self, client: usize) -> bool {
-        let cards = self.hosts[client + 1].cards.iter().flatten();
-        cards.into_iter().any(|card| self.place.access(client, card.access).carrier)
-    }
-
-    /// From now on the gateway's name stands for where it is.
-    pub(super) fn rename(&mut self) {
-        self.name = self.gateway_addresses();
     }
 }
 

@@ -3,12 +3,10 @@
 //! Decides whose turn it is and which packet is of it. Knows nothing of what carries it: its ends
 //! stand behind the hosts' TUNs and see whole payloads ([`crate::udp`]).
 
-use super::engine::{GATEWAY, World};
+use super::host_id::CLIENT;
 use super::inner::{LEN_MAX, header};
 use super::laws::{Breach, Law};
 use super::op::Way;
-use super::parcel::HostId;
-use super::road::CLIENT;
 use crate::emu::earliest;
 use crate::udp::{End, HEADERS, Heard};
 
@@ -60,6 +58,41 @@ impl Exchange {
         earliest(self.due_ns)
     }
 
+    /// The packets that leave one end now.
+    ///
+    /// # Errors
+    /// An end that never rests.
+    pub(super) fn leaving(&mut self, now_ns: u64, side: usize) -> Result<Vec<Vec<u8>>, Breach> {
+        let is_due = |due_ns: Option<u64>| due_ns.is_some_and(|due_ns| due_ns <= now_ns);
+        let is_its_turn = is_due(self.due_ns[side]);
+        let Some(ends) = self.ends.as_mut().filter(|_| is_its_turn) else { return Ok(Vec::new()) };
+        let mut leaving = Vec::new();
+        let turn = ends[side].leaving(now_ns, &mut leaving);
+        self.note(turn);
+        self.arm(side);
+        if is_due(self.due_ns[side]) {
+            let what = "an end of a flow is due again at once".to_owned();
+            return Err(Breach::new(Law::Timeout, what));
+        }
+        let way = if side == 0 { Way::Up } else { Way::Down };
+        let packets = leaving.into_iter().map(|payload| packet(way, self.port(), &payload));
+        // Longer ones the interface refuses.
+        Ok(packets.filter(|packet| packet.len() <= usize::from(LEN_MAX)).collect())
+    }
+
+    /// A packet comes out at an end: whether it is the flow's, and of one that is not over.
+    pub(super) fn arrives(&mut self, now_ns: u64, side: usize, packet: &[u8]) -> Option<bool> {
+        if self.begun == 0 {
+            return None;
+        }
+        let is_this = port_of(side, packet)? == self.port();
+        let Some(ends) = self.ends.as_mut().filter(|_| is_this) else { return Some(false) };
+        let turn = ends[side].arrives(now_ns, &packet[IP_HEADER + 8..]);
+        self.note(turn);
+        self.arm(side);
+        Some(true)
+    }
+
     fn arm(&mut self, side: usize) {
         let ends = self.ends.as_mut().filter(|_| self.broke.is_none());
         self.due_ns[side] = ends.and_then(|ends| ends[side].due_ns());
@@ -75,54 +108,6 @@ impl Exchange {
 
     const fn port(&self) -> u16 {
         FIRST_PORT + self.begun
-    }
-}
-
-impl World {
-    /// The ends of the flow that are due have their turn.
-    pub(super) fn keep_exchange(&mut self) -> Result<(), Breach> {
-        for side in 0..2 {
-            let is_due = self.exchange.due_ns[side].is_some_and(|due_ns| due_ns <= self.now_ns);
-            let Some(ends) = self.exchange.ends.as_mut().filter(|_| is_due) else { continue };
-            let mut leaving = Vec::new();
-            let turn = ends[side].leaving(self.now_ns, &mut leaving);
-            self.exchange.note(turn);
-            self.exchange.arm(side);
-            if self.exchange.due_ns[side].is_some_and(|due_ns| due_ns <= self.now_ns) {
-                return Err(Breach::new(
-                    Law::Timeout,
-                    "an end of a flow is due again at once".to_owned(),
-                ));
-            }
-            let (way, host) = if side == 0 { (Way::Up, CLIENT + 1) } else { (Way::Down, GATEWAY) };
-            for payload in leaving {
-                let packet = packet(way, self.exchange.port(), &payload);
-                // Longer ones the interface refuses.
-                if packet.len() <= usize::from(LEN_MAX) {
-                    self.put_inner(host, packet)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A packet has come out of the tunnel: whether it belongs to the flow, whose end has it then.
-    pub(super) fn takes_datagram(&mut self, host: HostId, packet: &[u8]) -> Result<bool, Breach> {
-        if self.exchange.begun == 0 {
-            return Ok(false);
-        }
-        let side = if host == GATEWAY { 1 } else { 0 };
-        let Some(port) = port_of(side, packet) else { return Ok(false) };
-        // Of one that is over some may still come.
-        let is_this = port == self.exchange.port();
-        if let Some(ends) = self.exchange.ends.as_mut().filter(|_| is_this) {
-            let payload = &packet[IP_HEADER + 8..];
-            let turn = ends[side].arrives(self.now_ns, payload);
-            self.exchange.note(turn);
-            self.trace.add(&[self.now_ns, packet.len() as u64]);
-            self.exchange.arm(side);
-        }
-        Ok(true)
     }
 }
 

@@ -21,9 +21,10 @@ use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{End, Prefix};
 
 use super::busy::Busy;
-use super::engine::GATEWAY;
+use super::host_id::GATEWAY;
+use super::host_id::HostId;
 use super::inner;
-use super::parcel::{HostId, Input};
+use super::parcel::Input;
 use crate::emu;
 
 /// Port on which the gateway listens.

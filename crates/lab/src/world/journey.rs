@@ -16,12 +16,14 @@ use rove_proto::wire::Kind;
 
 use super::agenda::Task;
 use super::busy::Busy;
-use super::engine::GATEWAY;
+use super::host_id::CLIENT;
+use super::host_id::GATEWAY;
 use super::inner::Body;
 use super::laws::Breach;
 use super::op::Way;
-use super::road::{Bare, CLIENT, Passed, Road, Tunnelled};
+use super::road::{Bare, Road, Tunnelled};
 use super::streams::Known as StreamsKnown;
+use super::traffic::Passed;
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, Rng, SECOND};
 use crate::ground::{

@@ -1,7 +1,7 @@
 use rove_proto::recovery::rate::Rate;
 use rove_proto::time::Instant;
 
-use super::super::engine::GATEWAY;
+use super::super::host_id::GATEWAY;
 use super::*;
 use crate::arrivals::Gap;
 use crate::emu::{End, Filtering};

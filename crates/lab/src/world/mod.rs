@@ -14,10 +14,8 @@
 //! speed of code; and there is one gateway.
 
 mod agenda;
-mod apply;
 mod attacker;
 mod busy;
-mod connect;
 mod connections;
 mod crowd;
 mod directory;
@@ -25,32 +23,30 @@ mod engine;
 mod exchange;
 mod hash;
 mod host;
+mod host_id;
 mod hunt;
 mod inner;
 mod journey;
 mod laws;
 mod marks;
-mod modes;
 mod offload;
 mod op;
-mod order;
 mod owed;
 mod parcel;
 mod place;
 mod road;
 mod rto;
-mod settle;
 mod store;
 mod streams;
+mod talk;
 mod tcp;
+mod traffic;
 mod wakes;
 mod watch;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use connect::Talk;
 pub use hunt::{Hunt, hunt, watch};
 pub use journey::Journey;
 pub use laws::Law;
@@ -62,6 +58,7 @@ pub use rove_proto::flow::Hold;
 pub use rove_proto::multipath::scheduler::Scheduler;
 pub use rove_proto::multipath::{Manager, Mode, Spread};
 pub use streams::Known as StreamsKnown;
+pub use talk::Talk;
 pub use watch::Teller;
 
 /// Whether this lab is built to leave out single heuristics of the core.
@@ -72,7 +69,7 @@ use laws::Breach;
 use watch::Watch;
 
 /// How soon packets get through after trouble has ended, in seconds, besides 2 % of the outage.
-pub const BACK_WITHIN: u64 = settle::BACK_WITHIN_NS / crate::emu::SECOND;
+pub const BACK_WITHIN: u64 = engine::BACK_WITHIN_NS / crate::emu::SECOND;
 
 /// The operations of one run when nothing else is said.
 pub const STEPS: usize = 120;

@@ -6,7 +6,7 @@
 
 use rove_engine::memory::Segment;
 
-use super::parcel::HostId;
+use super::host_id::HostId;
 use crate::ground::Mangled;
 
 /// The offload of all hosts.

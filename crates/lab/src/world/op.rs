@@ -5,14 +5,16 @@
 //! ("swarm testing", Groce et al., ISSTA 2012): a run without restarts gets deeper into moves than
 //! one that has a bit of everything.
 
+mod connect;
+mod modes;
+
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
 
-use super::connect::{Talk, strew};
-use super::modes;
 use super::streams::{Known, LISTENS};
+use super::talk::Talk;
 use crate::emu::{Carrier, Filter, Rng};
 
 /// Clients of a world.
@@ -22,6 +24,9 @@ pub(super) const CLIENTS_MAX: u8 = 3;
 pub(super) const ACCESSES: u8 = 3;
 /// Cards of each client.
 pub(super) const CARDS: u8 = 2;
+/// The card whose link comes first, and the other.
+pub(super) const FIRST: usize = 0;
+pub(super) const SECOND_BEST: usize = 1;
 
 /// A direction of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -376,7 +381,7 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
         });
     }
     ops.push(Op::Settle { quiet: rng.chance(0.5) });
-    strew(seed, &mut ops);
+    connect::strew(seed, &mut ops);
     modes::strew(seed, &mut ops);
     modes::strew_schedulers(seed, &mut ops);
     modes::strew_assists(seed, &mut ops);

@@ -6,12 +6,8 @@ use std::collections::BTreeSet;
 
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
-use rove_proto::node::Command;
 
-use super::engine::World;
-use super::host::Power;
-use super::laws::Breach;
-use super::parcel::HostId;
+use super::host_id::HostId;
 
 /// The lines of all hosts' books.
 #[derive(Debug, Default)]
@@ -55,40 +51,25 @@ impl Owed {
         self.lines.retain(|&(at, whose, _)| (at, whose) != (host, peer));
     }
 
+    /// A host writes a line.
+    pub(super) fn write(&mut self, host: HostId, peer: PeerKey, tuple: Tuple) {
+        self.written += 1;
+        self.lines.insert((host, peer, tuple));
+    }
+
+    /// And strikes it out.
+    pub(super) fn strike_out(&mut self, host: HostId, peer: PeerKey, tuple: Tuple) {
+        self.lines.remove(&(host, peer, tuple));
+    }
+
+    /// What stands in a host's book.
+    pub(super) fn of(&self, host: HostId) -> Vec<(PeerKey, Tuple)> {
+        let of_host = self.lines.iter().filter(|line| line.0 == host);
+        of_host.map(|&(_, peer, tuple)| (peer, tuple)).collect()
+    }
+
     /// How many lines were ever written.
     pub(super) const fn written(&self) -> u32 {
         self.written
-    }
-}
-
-impl World {
-    /// Something will be owed: once it is on the disk, the node hears of it. What a host that is
-    /// not there any more wanted to write is lost.
-    pub(super) fn write_down(
-        &mut self,
-        host: HostId,
-        peer: PeerKey,
-        tuple: Tuple,
-    ) -> Result<(), Breach> {
-        if self.hosts[host].power != Power::On {
-            return Ok(());
-        }
-        self.owed.written += 1;
-        self.owed.lines.insert((host, peer, tuple));
-        self.command(host, Command::Recorded { peer, tuple })
-    }
-
-    /// Nothing is owed any more.
-    pub(super) fn strike_out(&mut self, host: HostId, peer: PeerKey, tuple: Tuple) {
-        self.owed.lines.remove(&(host, peer, tuple));
-    }
-
-    /// A process begins, and hears what the one before it owed.
-    pub(super) fn inherit_owed(&mut self, host: HostId) -> Result<(), Breach> {
-        let inherited: Vec<_> =
-            self.owed.lines.iter().filter(|line| line.0 == host).copied().collect();
-        inherited
-            .into_iter()
-            .try_for_each(|(_, peer, tuple)| self.command(host, Command::BreakOff { peer, tuple }))
     }
 }

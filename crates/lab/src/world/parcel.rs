@@ -5,15 +5,13 @@ use std::net::SocketAddr;
 
 use rove_proto::node::Meta;
 
+use super::host_id::HostId;
 use super::inner::Inner;
 use super::tcp::{Header, TCP_HEADER};
 use crate::emu::{Datagram, Endpoints, Frame, Protocol};
 
 /// Bytes of a UDP header.
 const UDP_HEADER: usize = 8;
-
-/// A host of the world: 0 is the gateway, then the clients.
-pub(super) type HostId = usize;
 
 /// A datagram on its way.
 #[derive(Clone, Debug)]

@@ -17,8 +17,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
+use super::host_id::HostId;
 use super::op::{ACCESSES, Quality, Way};
-use super::parcel::{HostId, Parcel};
+use super::parcel::Parcel;
 use super::streams::LISTENS;
 use crate::emu::{
     BitErrors, Carrier, End, Filter, Internet, LinkConfig, LinkId, Loss, MS, NatConfig, NatKind,

@@ -1,16 +1,17 @@
 //! Two ways between a client and a server for the stories that are told in virtual time: through
 //! the tunnel of a [`World`] whose laws stay on, and over the bare link beside it.
 
-use rove_proto::wire::Kind;
-
 use super::connections::{Connection, Connections, Leaving, Number, Side};
 use super::crowd::Crowd;
-use super::engine::{GATEWAY, World};
+use super::engine::World;
 use super::host::Holding;
+use super::host_id::CLIENT;
+use super::host_id::GATEWAY;
 use super::inner::{Body, SERVER, header, server};
 use super::laws::Breach;
 use super::op::{ACCESSES, CARDS, Way};
 use super::streams::Known;
+use super::traffic::{Arrival, Passed};
 use super::watch::Watch;
 use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND, earliest};
 use crate::ground::{self, Call, Terrain};
@@ -26,8 +27,6 @@ use rove_proto::wire::{self, control::Prefix};
 
 /// Where the client begins: behind a NAT box.
 pub(super) const HOME: usize = 0;
-/// The client that stories are about: the first.
-pub(super) const CLIENT: usize = 0;
 
 /// What each end of the tunnel may keep of open connections, in bytes: as much as a Rove where
 /// nobody says anything.
@@ -38,14 +37,6 @@ const NUMBER_BYTES: usize = 4;
 const LEN_MIN: u16 = super::inner::LEN_MIN + NUMBER_BYTES as u16;
 /// Time between the first words of two clients of a story.
 const APART_NS: u64 = 10 * MS;
-
-/// An inner packet that arrived.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
-    pub(super) at_ns: u64,
-    /// What [`Road::send`] returned.
-    pub(super) id: u32,
-}
 
 /// A way by which packets go.
 pub(super) trait Road {
@@ -71,29 +62,10 @@ pub(super) trait Road {
     fn connections(&mut self) -> &mut Connections;
 }
 
-impl Passed {
-    /// Whether it passed a card of the client's.
-    pub(super) fn is_at_client(&self) -> bool {
-        self.leaves == (self.way == Way::Up)
-    }
-}
-
 /// Through the tunnel.
 #[derive(Debug)]
 pub(super) struct Tunnelled {
     pub(super) world: World,
-}
-
-/// A datagram that passed a card of the client, or left the gateway.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Passed {
-    pub(super) at_ns: u64,
-    /// Whether it passed here when it left its sender.
-    pub(super) leaves: bool,
-    pub(super) way: Way,
-    pub(super) kind: Option<Kind>,
-    /// UDP payload in bytes.
-    pub(super) len: usize,
 }
 
 impl Tunnelled {

@@ -3,7 +3,8 @@
 use super::*;
 use crate::emu::{Carrier, Filter, MS, SECOND};
 use crate::world::crowd::Crowd;
-use crate::world::host::Holding;
+use crate::world::engine::World;
+use crate::world::host::{Holding, PORT};
 use crate::world::inner::Body;
 use crate::world::op::{Quality, Way};
 use crate::world::watch::Watch;

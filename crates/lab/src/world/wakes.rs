@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::parcel::HostId;
+use super::host_id::HostId;
 
 /// When each host wants to be woken, and who has something in its inbox.
 #[derive(Debug, Default)]

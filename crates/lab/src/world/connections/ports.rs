@@ -3,7 +3,7 @@
 use super::Number;
 
 /// Where the server listens first.
-pub(super) const SERVER_PORT: u16 = 9_000;
+pub(in crate::world) const SERVER_PORT: u16 = 9_000;
 /// The client's first port, and how many it has.
 pub(super) const CLIENT_PORTS: (u16, u32) = (20_000, 40_000);
 

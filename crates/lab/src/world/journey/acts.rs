@@ -10,11 +10,12 @@ use rove_proto::node::{Command, PathStatus, PeerState, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
-use super::super::engine::GATEWAY;
 use super::super::host::{Card, PORT};
+use super::super::host_id::CLIENT;
+use super::super::host_id::GATEWAY;
 use super::super::laws::{Breach, Law};
 use super::super::op::ACCESSES;
-use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
+use super::super::road::{HOME, Road as _, Tunnelled};
 use super::super::streams::{HTTPS, LISTENS};
 use crate::emu::{Carrier, Filter, SECOND};
 use crate::ground::{

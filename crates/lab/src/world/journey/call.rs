@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use rove_proto::wire::Kind;
 
+use super::super::host_id::CLIENT;
 use super::super::inner::{Body, Said};
 use super::super::laws::Breach;
 use super::super::op::Way;
-use super::super::road::{CLIENT, Passed, Road, Tunnelled};
+use super::super::road::{Road, Tunnelled};
+use super::super::traffic::Passed;
 use super::Journey;
 use super::carry::{Script, end_all, open_all};
 use crate::ground::{Beside, Call, CallRun, Connections, Cue, Datagrams, Talk, Trouble};

@@ -7,7 +7,8 @@ use std::iter::Peekable;
 use std::slice;
 
 use super::super::connections::{Carrier, Number, Party, Program, Saying, Shell, Side, Terminal};
-use super::super::road::{CLIENT, Road, Tunnelled};
+use super::super::host_id::CLIENT;
+use super::super::road::{Road, Tunnelled};
 use super::Journey;
 use super::acts::Client;
 use crate::emu::{MS, SECOND};

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::{Breach, Law};
-use crate::world::parcel::HostId;
+use crate::world::host_id::HostId;
 
 /// What was exchanged with every address, per node.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use rove_proto::node::PeerStatus;
 
 use super::{Breach, Law};
-use crate::world::parcel::HostId;
+use crate::world::host_id::HostId;
 
 /// From where each host was honestly heard by each other.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use rove_proto::id::SessionIndex;
 use rove_proto::wire::Kind;
 
 use super::{Breach, Law};
-use crate::world::parcel::HostId;
+use crate::world::host_id::HostId;
 
 /// Where each index was seen in clear: in which of its client's networks, at which address there.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use rove_proto::id::SocketId;
 
 use crate::emu::{SECOND, earliest};
-use crate::world::engine::GATEWAY;
-use crate::world::parcel::HostId;
+use crate::world::host_id::GATEWAY;
+use crate::world::host_id::HostId;
 use crate::world::tcp::{Header, Kind, Tcp};
 
 use super::StreamId;
@@ -22,7 +22,7 @@ const UNSENT_MAX: usize = (64 << 10) + (32 << 10);
 const EARLY_MAX: usize = 8 * (LENGTH_LEN + DATAGRAM_MAX);
 /// How long the gateway's kernel waits for a word until it asks, how often it asks then, and after
 /// how much silence it gives up: the daemon's, and Linux's.
-pub(super) const KEEPALIVE_NS: u64 = 600 * SECOND;
+pub(in crate::world) const KEEPALIVE_NS: u64 = 600 * SECOND;
 const ASKS_EVERY_NS: u64 = 75 * SECOND;
 const SILENT_MAX_NS: u64 = KEEPALIVE_NS + 9 * ASKS_EVERY_NS;
 /// After how much silence a proxy ends a connection.
@@ -39,41 +39,41 @@ const ANSWER_LEN: usize = 1_200;
 const FINISHED_LEN: usize = 74;
 
 /// By whom and where a stream ends: host, local, remote.
-pub(super) type Ends = (HostId, SocketAddr, SocketAddr);
+pub(in crate::world) type Ends = (HostId, SocketAddr, SocketAddr);
 
 /// One end of a stream.
 #[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) ends: Ends,
+pub(in crate::world) struct Stream {
+    pub(in crate::world) ends: Ends,
     /// The client whose stream it is.
-    pub(super) client: HostId,
-    pub(super) card: usize,
+    pub(in crate::world) client: HostId,
+    pub(in crate::world) card: usize,
     /// Client: whether TLS is in it.
-    pub(super) tls: bool,
+    pub(in crate::world) tls: bool,
     /// Its node's number; the gateway gives one when the connection is there.
-    pub(super) socket: Option<SocketId>,
+    pub(in crate::world) socket: Option<SocketId>,
     /// The proxy's other connection.
-    pub(super) other: Option<StreamId>,
+    pub(in crate::world) other: Option<StreamId>,
     /// The node is done with it, and what it sent still leaves.
-    pub(super) closed: bool,
-    pub(super) tcp: Tcp,
-    pub(super) step: Step,
+    pub(in crate::world) closed: bool,
+    pub(in crate::world) tcp: Tcp,
+    pub(in crate::world) step: Step,
     /// Frames that wait until it is open.
     early: Vec<u8>,
     /// Bytes that have arrived and are no whole message yet.
-    pub(super) partial: Vec<u8>,
+    pub(in crate::world) partial: Vec<u8>,
     /// Whether the node has sent by it.
     used: bool,
     trial_ns: u64,
-    pub(super) heard_ns: u64,
+    pub(in crate::world) heard_ns: u64,
     /// When the kernel asks next whether anybody is there.
-    pub(super) asks_ns: u64,
-    pub(super) due_ns: Option<u64>,
+    pub(in crate::world) asks_ns: u64,
+    pub(in crate::world) due_ns: Option<u64>,
 }
 
 /// How a client makes a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(in crate::world) enum Way {
     Tls,
     Plain,
     /// TLS, by the proxy.
@@ -82,7 +82,7 @@ pub(super) enum Way {
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::world) enum Step {
     /// Client: a connection.
     Connecting(Way),
     /// Client: the proxy's answer.
@@ -107,7 +107,13 @@ pub(super) enum Step {
 
 impl Stream {
     /// An end of a stream of `client`'s that begins now.
-    pub(super) const fn new(ends: Ends, client: HostId, tcp: Tcp, step: Step, now_ns: u64) -> Self {
+    pub(in crate::world) const fn new(
+        ends: Ends,
+        client: HostId,
+        tcp: Tcp,
+        step: Step,
+        now_ns: u64,
+    ) -> Self {
         Self {
             ends,
             client,
@@ -129,7 +135,7 @@ impl Stream {
     }
 
     /// Goes on with what has arrived, and returns the datagrams in it.
-    pub(super) fn proceed(&mut self) -> Vec<Vec<u8>> {
+    pub(in crate::world) fn proceed(&mut self) -> Vec<Vec<u8>> {
         self.partial.extend(self.tcp.read(usize::MAX));
         while self.advance() {}
         if self.step == Step::Open { self.take_frames() } else { Vec::new() }
@@ -188,7 +194,7 @@ impl Stream {
     }
 
     /// The node sends; what has no room is lost.
-    pub(super) fn send(&mut self, datagram: &[u8]) {
+    pub(in crate::world) fn send(&mut self, datagram: &[u8]) {
         self.used = true;
         let frame = [&(datagram.len() as u16).to_be_bytes(), datagram].concat();
         if self.step == Step::Open {
@@ -201,7 +207,7 @@ impl Stream {
     }
 
     /// The segments that leave now.
-    pub(super) fn leaving(&mut self, now_ns: u64, mss: usize) -> Vec<(Header, Vec<u8>)> {
+    pub(in crate::world) fn leaving(&mut self, now_ns: u64, mss: usize) -> Vec<(Header, Vec<u8>)> {
         let mut leaving = self.tcp.leaving(now_ns, mss);
         if self.is_accepted() && now_ns >= self.asks_ns {
             self.asks_ns = now_ns + ASKS_EVERY_NS;
@@ -211,7 +217,7 @@ impl Stream {
     }
 
     /// Whether it is of no use any more.
-    pub(super) fn is_over(&self, now_ns: u64) -> bool {
+    pub(in crate::world) fn is_over(&self, now_ns: u64) -> bool {
         let open = matches!(self.step, Step::Open | Step::Relaying);
         let useful = if self.is_accepted() { self.used } else { open };
         let patience_ns = match self.ends.0 {
@@ -226,7 +232,7 @@ impl Stream {
     }
 
     /// When it has something to do if nothing arrives before.
-    pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
+    pub(in crate::world) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let trial = Some(self.trial_ns).filter(|&at| at > now_ns);
         let asks = match self.ends.0 {
             PROXY => Some(self.heard_ns + PROXY_PATIENCE_NS),
@@ -237,7 +243,7 @@ impl Stream {
     }
 
     /// Whether it came to the gateway.
-    pub(super) const fn is_accepted(&self) -> bool {
+    pub(in crate::world) const fn is_accepted(&self) -> bool {
         self.ends.0 == GATEWAY
     }
 }

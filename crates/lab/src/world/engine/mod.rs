@@ -1,8 +1,28 @@
 //! The world itself: time, wires, hosts, and the laws at every step of them.
 //!
-//! Nothing here decides what happens (that is [`super::apply`]); it carries out and watches. One
-//! event at a time: a datagram arrives, a timer rings, a task of the agenda is due. After each,
-//! every law that it could have broken is checked.
+//! Nothing here decides what happens (that is `apply`); it carries out and watches. One event at a
+//! time: a datagram arrives, a timer rings, a task of the agenda is due. After each, every law that
+//! it could have broken is checked.
+//!
+//! The parts beside this folder own their state and do not know the world. The files in it are what
+//! the world does with them: `apply` (an operation), `agenda` (what is due), `wire` (datagrams),
+//! `streams` and `proxy`, `connections`, `talks` and `exchange` (what runs behind the tunnel),
+//! `directory` and `owed` (what shells keep), and what must be true once trouble is over: `settle`,
+//! with `order` and `links`.
+
+mod agenda;
+mod apply;
+mod connections;
+mod directory;
+mod exchange;
+mod links;
+mod order;
+mod owed;
+mod proxy;
+mod settle;
+mod streams;
+mod talks;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,32 +32,33 @@ use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, PeerStatus};
 
-use super::agenda::Task;
-use super::attacker::Attacker;
-use super::connections::Connections;
-use super::crowd::Crowd;
-use super::directory::Directory;
-use super::exchange::Exchange;
-use super::hash::{TraceHash, hash};
-use super::host::{Holding, Host, Power, Turn};
-use super::inner::Body;
-use super::laws::{
+use crate::emu::{self, Rng};
+use crate::world::agenda::Task;
+use crate::world::attacker::Attacker;
+use crate::world::connections::Connections;
+use crate::world::crowd::Crowd;
+use crate::world::directory::Directory;
+use crate::world::exchange::Exchange;
+use crate::world::hash::{TraceHash, hash};
+use crate::world::host::{Holding, Host, Power, Turn};
+use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::inner::Body;
+use crate::world::laws::{
     Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, Unlinkable, check_held,
     check_indices, check_status,
 };
-use super::marks::{MarkSet, Marks};
-use super::modes::Standby;
-use super::offload::Offload;
-use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
-use super::owed::Owed;
-use super::parcel::HostId;
-use super::place::Place;
-use super::road::{Arrival, Passed};
-use super::store::{ClientStore, GatewayStore};
-use super::streams::Streams;
-use super::wakes::Wakes;
-use super::watch::Watch;
-use crate::emu::{self, Rng};
+use crate::world::marks::{MarkSet, Marks};
+use crate::world::offload::Offload;
+use crate::world::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
+use crate::world::owed::Owed;
+use crate::world::place::Place;
+use crate::world::store::{ClientStore, GatewayStore};
+use crate::world::streams::Streams;
+use crate::world::traffic::{Arrival, Passed};
+use crate::world::wakes::Wakes;
+use crate::world::watch::Watch;
+use links::Standby;
+pub(super) use settle::BACK_WITHIN_NS;
 
 /// Events in one stretch of time, after which the world counts as never resting.
 const EVENTS_MAX: u32 = 400_000;
@@ -47,92 +68,90 @@ const INSPECTED: usize = 8;
 /// What a node of a world of random operations may keep of open connections, in bytes, by seed:
 /// little makes nodes stop to promise, or push out what they hold.
 const HOLD_MEMORIES: [usize; 4] = [Holding::USUAL.memory, Holding::USUAL.memory, 1 << 18, 1 << 15];
-/// The gateway.
-pub(super) const GATEWAY: HostId = 0;
 /// The key of every gateway and of every client number is the same in all worlds.
 const KEY_SEED: u64 = 7;
 
 /// A client's side of things outside of its node.
 #[derive(Debug)]
-pub(super) struct Client {
-    pub(super) key: PeerKey,
-    pub(super) store: ClientStore,
-    pub(super) backup: ClientStore,
-    pub(super) directory: Directory,
-    pub(super) handshakes: Handshakes,
+pub(in crate::world) struct Client {
+    pub(in crate::world) key: PeerKey,
+    pub(in crate::world) store: ClientStore,
+    pub(in crate::world) backup: ClientStore,
+    pub(in crate::world) directory: Directory,
+    pub(in crate::world) handshakes: Handshakes,
     /// What the gateway last said when it refused.
-    pub(super) refused: Option<Status>,
+    pub(in crate::world) refused: Option<Status>,
     /// Whether the user wants it connected.
-    pub(super) wanted: bool,
+    pub(in crate::world) wanted: bool,
     /// When a packet last got through, either way.
-    pub(super) carried_ns: u64,
+    pub(in crate::world) carried_ns: u64,
     /// When its data last took another path, and when the gateway's for it did.
-    pub(super) moved_ns: (Option<u64>, Option<u64>),
+    pub(in crate::world) moved_ns: (Option<u64>, Option<u64>),
     /// When something first disturbed it since all trouble ended.
-    pub(super) troubled_ns: Option<u64>,
+    pub(in crate::world) troubled_ns: Option<u64>,
     /// Invites made for it.
-    pub(super) invites: u32,
+    pub(in crate::world) invites: u32,
 }
 
 /// The whole world.
 #[derive(Debug)]
-pub(super) struct World {
-    pub(super) now_ns: u64,
-    pub(super) place: Place,
-    pub(super) hosts: Vec<Host>,
-    pub(super) clients: Vec<Client>,
-    pub(super) gateway_key: PeerKey,
-    pub(super) gateway_store: GatewayStore,
+pub(in crate::world) struct World {
+    pub(in crate::world) now_ns: u64,
+    pub(in crate::world) place: Place,
+    pub(in crate::world) hosts: Vec<Host>,
+    pub(in crate::world) clients: Vec<Client>,
+    pub(in crate::world) gateway_key: PeerKey,
+    pub(in crate::world) gateway_store: GatewayStore,
     /// What the gateway's name stands for.
-    pub(super) name: Vec<SocketAddr>,
+    pub(in crate::world) name: Vec<SocketAddr>,
     /// Whether the gateway has announced its addresses at least once.
-    pub(super) gateway_announces: bool,
+    pub(in crate::world) gateway_announces: bool,
     /// What the gateway's wall clock is wrong by, in seconds.
-    pub(super) wall_error_s: i64,
-    pub(super) attacker: Attacker,
-    pub(super) delivery: Delivery,
-    pub(super) trace: TraceHash,
-    pub(super) datagrams: u64,
+    pub(in crate::world) wall_error_s: i64,
+    pub(in crate::world) attacker: Attacker,
+    pub(in crate::world) delivery: Delivery,
+    pub(in crate::world) trace: TraceHash,
+    pub(in crate::world) datagrams: u64,
     /// Layer-3 bytes that each host sent: for the law of silence.
-    pub(super) bytes: Vec<u64>,
+    pub(in crate::world) bytes: Vec<u64>,
     /// Packets of the tunnel that all hosts sent.
-    pub(super) packets: u64,
+    pub(in crate::world) packets: u64,
     /// The same by a link that stands by, while that is watched.
-    pub(super) by_standby: Option<Standby>,
-    pub(super) worst_back_ns: u64,
+    pub(in crate::world) by_standby: Option<Standby>,
+    pub(in crate::world) worst_back_ns: u64,
     /// Events that nodes told their shells.
-    pub(super) told: u64,
+    pub(in crate::world) told: u64,
     /// Of these, that a session goes on by another path.
-    pub(super) moves: u64,
+    pub(in crate::world) moves: u64,
     /// Idle hours so far.
-    pub(super) quiet: u32,
+    pub(in crate::world) quiet: u32,
     /// What processes that have ended threw away, by reason.
     dropped: BTreeMap<&'static str, u64>,
-    pub(super) watch: Watch,
+    pub(in crate::world) watch: Watch,
     /// What came out of the tunnel, if anybody asks.
-    pub(super) arrivals: Option<Vec<Arrival>>,
+    pub(in crate::world) arrivals: Option<Vec<Arrival>>,
     /// What passed the clients' cards, while somebody listens.
-    pub(super) overheard: Option<Vec<Passed>>,
-    pub(super) offload: Offload,
-    pub(super) wakes: Wakes,
-    pub(super) streams: Streams,
-    pub(super) connections: Connections,
-    pub(super) exchange: Exchange,
-    pub(super) owed: Owed,
+    pub(in crate::world) overheard: Option<Vec<Passed>>,
+    pub(in crate::world) offload: Offload,
+    pub(in crate::world) wakes: Wakes,
+    pub(in crate::world) streams: Streams,
+    pub(in crate::world) connections: Connections,
+    pub(in crate::world) exchange: Exchange,
+    pub(in crate::world) owed: Owed,
     /// The session of the gateway that is looked at next.
     inspected: usize,
     /// Where the gateway last found that a client is, by address.
-    pub(super) whereabouts: BTreeMap<SocketAddr, HostId>,
-    pub(super) agenda: BTreeMap<(u64, u64), Task>,
-    pub(super) scheduled: u64,
-    pub(super) amplification: Amplification,
-    pub(super) hijack: Hijack,
-    pub(super) unlinkable: Unlinkable,
+    pub(in crate::world) whereabouts: BTreeMap<SocketAddr, HostId>,
+    pub(in crate::world) agenda: BTreeMap<(u64, u64), Task>,
+    pub(in crate::world) scheduled: u64,
+    pub(in crate::world) amplification: Amplification,
+    pub(in crate::world) hijack: Hijack,
+    pub(in crate::world) unlinkable: Unlinkable,
     nonces: Nonces,
     /// Hashes of everything that a host sent: who did, and when.
-    pub(super) genuine: Marks<(HostId, u64)>,
+    pub(in crate::world) genuine: Marks<(HostId, u64)>,
     /// Hashes of what each running process received.
-    pub(super) taken: Vec<MarkSet>,
+    pub(in crate::world) taken: Vec<MarkSet>,
     starts: u64,
     seed: Rng,
 }
@@ -140,7 +159,7 @@ pub(super) struct World {
 impl World {
     /// A world in which everybody was just switched on; one to three clients, that know of no
     /// streams, and perhaps little memory for open connections.
-    pub(super) fn new(seed: u64, watch: Watch) -> Result<Self, Breach> {
+    pub(in crate::world) fn new(seed: u64, watch: Watch) -> Result<Self, Breach> {
         let clients = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
         let memory = HOLD_MEMORIES[Rng::new(seed).fork(0x686f).below(4) as usize];
         let holding = Holding { memory, ..Holding::USUAL };
@@ -149,12 +168,16 @@ impl World {
 
     /// The same with so many clients and much memory.
     #[cfg(test)]
-    pub(super) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
+    pub(in crate::world) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
         Self::gathering(Crowd::usual(clients, Holding::USUAL), seed, watch)
     }
 
     /// The same with these clients.
-    pub(super) fn gathering(crowd: Crowd, seed: u64, watch: Watch) -> Result<Self, Breach> {
+    pub(in crate::world) fn gathering(
+        crowd: Crowd,
+        seed: u64,
+        watch: Watch,
+    ) -> Result<Self, Breach> {
         let Crowd { clients: count, apart_ns, streams, holding, beside, .. } = crowd;
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
@@ -246,14 +269,14 @@ impl World {
     }
 
     /// The operator makes an invite for a client.
-    pub(super) fn invite(&mut self, client: usize, number: u32) -> Token {
+    pub(in crate::world) fn invite(&mut self, client: usize, number: u32) -> Token {
         let token = self.token(client, number);
         self.gateway_store.invite(self.wall_s(), &token);
         token
     }
 
     /// What stands in an invite for a client.
-    pub(super) fn token(&self, client: usize, number: u32) -> Token {
+    pub(in crate::world) fn token(&self, client: usize, number: u32) -> Token {
         let mut bytes = [0; 16];
         self.seed.fork(0x1_0000 + client as u64 * 0x1_0000 + u64::from(number)).fill(&mut bytes);
         // Sixteen bytes are a token, always.
@@ -261,12 +284,12 @@ impl World {
     }
 
     /// What the gateway's wall clock shows, in seconds.
-    pub(super) const fn wall_s(&self) -> i64 {
+    pub(in crate::world) const fn wall_s(&self) -> i64 {
         (self.now_ns / emu::SECOND) as i64 + self.wall_error_s
     }
 
     /// Lets time pass.
-    pub(super) fn advance(&mut self, by_ns: u64) -> Result<(), Breach> {
+    pub(in crate::world) fn advance(&mut self, by_ns: u64) -> Result<(), Breach> {
         let end_ns = self.now_ns + by_ns;
         for _ in 0..EVENTS_MAX {
             let Some(next) = self.next_ns().filter(|&next| next <= end_ns) else {
@@ -281,7 +304,7 @@ impl World {
     }
 
     /// When anything happens next.
-    pub(super) fn next_ns(&self) -> Option<u64> {
+    pub(in crate::world) fn next_ns(&self) -> Option<u64> {
         let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         let (net, streams) = (self.place.net.poll_timeout(), self.streams.next_ns());
         let connections = self.connections.next_ns();
@@ -323,12 +346,12 @@ impl World {
     }
 
     /// A host wants to be woken at another time, perhaps.
-    pub(super) fn rearm(&mut self, host: HostId) {
+    pub(in crate::world) fn rearm(&mut self, host: HostId) {
         self.wakes.set(host, self.hosts[host].rings_ns());
     }
 
     /// A host's timer rings: afterwards nothing may be due.
-    pub(super) fn wake(
+    pub(in crate::world) fn wake(
         &mut self,
         host: HostId,
         stage: impl FnOnce(&mut MemoryEngine),
@@ -342,7 +365,7 @@ impl World {
 
     /// An inner packet is handed to the node at its origin. Returns its number; `None` when the
     /// machine does not run.
-    pub(super) fn send_now(
+    pub(in crate::world) fn send_now(
         &mut self,
         client: usize,
         way: Way,
@@ -362,7 +385,11 @@ impl World {
     }
 
     /// Tells a node something.
-    pub(super) fn command(&mut self, host: HostId, command: Command) -> Result<(), Breach> {
+    pub(in crate::world) fn command(
+        &mut self,
+        host: HostId,
+        command: Command,
+    ) -> Result<(), Breach> {
         if self.hosts[host].power != Power::On {
             return Ok(()); // it is told when it runs again
         }
@@ -370,7 +397,7 @@ impl World {
     }
 
     /// Runs stages of a host's engine and does all that follows.
-    pub(super) fn act(
+    pub(in crate::world) fn act(
         &mut self,
         host: HostId,
         stages: impl FnOnce(&mut MemoryEngine),
@@ -409,7 +436,7 @@ impl World {
     }
 
     /// Every peer of a host, by host number, with its status.
-    pub(super) fn statuses(&self, host: HostId) -> Vec<(HostId, PeerStatus)> {
+    pub(in crate::world) fn statuses(&self, host: HostId) -> Vec<(HostId, PeerStatus)> {
         let node = self.hosts[host].node();
         if host != GATEWAY {
             return node
@@ -454,7 +481,7 @@ impl World {
     }
 
     /// Whoever is enrolled is known to the gateway.
-    pub(super) fn knows_everybody(&self) -> Result<(), Breach> {
+    pub(in crate::world) fn knows_everybody(&self) -> Result<(), Breach> {
         let (known, enrolled) =
             (self.hosts[GATEWAY].node().peers().len(), self.gateway_store.enrolled_count());
         if known == enrolled {
@@ -465,7 +492,7 @@ impl World {
     }
 
     /// What a shell does when its core tells it something.
-    pub(super) fn react(&mut self, host: HostId, event: Event) -> Result<(), Breach> {
+    pub(in crate::world) fn react(&mut self, host: HostId, event: Event) -> Result<(), Breach> {
         self.trace.add(&[host as u64, hash(format!("{event:?}").as_bytes())]);
         self.watch.tell(self.now_ns, || format!("{host}: {event:?}"));
         // Anybody may ask to be let in, and a refusal is for the audit log: no state of a session.
@@ -517,7 +544,7 @@ impl World {
             Event::Owing { peer, tuple } => {
                 self.schedule(0, Task::Recorded { host, peer, tuple });
             }
-            Event::Settled { peer, tuple } => self.strike_out(host, peer, tuple),
+            Event::Settled { peer, tuple } => self.owed.strike_out(host, peer, tuple),
             Event::KeyIsShared { .. } => {
                 let what = format!("host {host} says that two hosts use one key");
                 return Err(Breach::new(Law::Alarm, what));
@@ -538,7 +565,7 @@ impl World {
 
     /// An inner packet comes out of the tunnel.
     fn deliver(&mut self, host: HostId, packet: &[u8]) -> Result<(), Breach> {
-        if self.takes_segment(host, packet) || self.takes_datagram(host, packet)? {
+        if self.takes_segment(host, packet) || self.takes_datagram(host, packet) {
             return Ok(());
         }
         let at = host.checked_sub(1);
@@ -557,7 +584,7 @@ impl World {
     }
 
     /// A new process of `host` begins: what its predecessor took is nothing to it.
-    pub(super) fn begin_process(&mut self, host: HostId, reboot: bool) {
+    pub(in crate::world) fn begin_process(&mut self, host: HostId, reboot: bool) {
         self.starts += 1;
         if let Some(client) = host.checked_sub(1).filter(|_| reboot) {
             self.connections.begins_anew(client);
@@ -574,7 +601,7 @@ impl World {
     }
 
     /// What all nodes threw away so far, by reason.
-    pub(super) fn drops(&self) -> BTreeMap<&'static str, u64> {
+    pub(in crate::world) fn drops(&self) -> BTreeMap<&'static str, u64> {
         let mut drops = self.dropped.clone();
         for (reason, count) in self.hosts.iter().flat_map(|host| host.node().drops().iter()) {
             *drops.entry(reason.label()).or_default() += count;
@@ -583,7 +610,7 @@ impl World {
     }
 
     /// A client may be reached at, or was told of, `remotes`.
-    pub(super) fn trust(&mut self, client: usize, remotes: &[SocketAddr]) {
+    pub(in crate::world) fn trust(&mut self, client: usize, remotes: &[SocketAddr]) {
         for &remote in remotes {
             self.amplification.chosen(client + 1, remote);
             self.hijack.honest(client + 1, GATEWAY, remote);

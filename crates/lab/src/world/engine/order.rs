@@ -9,35 +9,33 @@
 //! What tells a shell that a link is about to go is the shell's affair: here it puts the link last,
 //! as the daemon does (docs/decisions/0019).
 
-use super::agenda::Task;
-use super::engine::{GATEWAY, World};
-use super::inner::Body;
-use super::laws::{Breach, Law};
-use super::op::{ACCESSES, Way};
+use super::World;
 use crate::emu::{Carrier, MS, SECOND};
+use crate::world::agenda::Task;
+use crate::world::host_id::GATEWAY;
+use crate::world::inner::Body;
+use crate::world::laws::{Breach, Law};
+use crate::world::op::{ACCESSES, FIRST, SECOND_BEST, Way};
 
-/// The card whose link comes first, and the other.
-pub(super) const FIRST: usize = 0;
-pub(super) const SECOND_BEST: usize = 1;
 /// Bytes of the packets that flow meanwhile: what any path carries whole.
 const LEN: u16 = 600;
 /// Time between two of them each way, in nanoseconds.
 const EVERY_NS: u64 = 20 * MS;
 /// How long they flow before anything is judged: time to prove a link, and to go back to the first.
-pub(super) const PROVEN_NS: u64 = 5 * SECOND;
+pub(in crate::world) const PROVEN_NS: u64 = 5 * SECOND;
 /// How long ahead a departure is announced, in nanoseconds.
 const AHEAD_NS: u64 = 300 * MS;
 /// How long the other link may take to carry after a cut without a word: three round trips and
 /// 200 ms until the silence is noticed, as much to ask, and as much again for the other end.
-pub(super) const CUT_NS: u64 = 2 * SECOND;
+pub(in crate::world) const CUT_NS: u64 = 2 * SECOND;
 /// How long a link that fell silent or lost much is distrusted at most, and time to go back to it.
-pub(super) const TRUSTED_NS: u64 = 305 * SECOND;
+pub(in crate::world) const TRUSTED_NS: u64 = 305 * SECOND;
 /// Time in which what was under way arrives.
 const UNDER_WAY_NS: u64 = SECOND;
 
 impl World {
     /// Plays a departure that is announced, a return, and a cut, while packets flow both ways.
-    pub(super) fn links_in_order(&mut self, client: usize) -> Result<(), Breach> {
+    pub(in crate::world) fn links_in_order(&mut self, client: usize) -> Result<(), Breach> {
         if !self.knows_the_way(client) {
             return Ok(());
         }
@@ -81,7 +79,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn knows_the_way(&self, client: usize) -> bool {
+    pub(in crate::world) fn knows_the_way(&self, client: usize) -> bool {
         let known = self.clients[client].directory.remotes();
         self.gateway_addresses().iter().any(|at| at.is_ipv4() && known.contains(at))
     }
@@ -105,13 +103,13 @@ impl World {
     }
 
     /// From now on the link of `card` comes first.
-    pub(super) fn rank(&mut self, client: usize, card: usize) -> Result<(), Breach> {
+    pub(in crate::world) fn rank(&mut self, client: usize, card: usize) -> Result<(), Breach> {
         self.hosts[client + 1].first_card = card;
         self.tell_links(client)
     }
 
     /// Packets flow both ways for so long.
-    pub(super) fn flow(&mut self, client: usize, length_ns: u64) -> Result<(), Breach> {
+    pub(in crate::world) fn flow(&mut self, client: usize, length_ns: u64) -> Result<(), Breach> {
         for after_ns in (0..length_ns).step_by(EVERY_NS as usize) {
             for way in [Way::Up, Way::Down] {
                 self.schedule(after_ns, Task::Send { client, way, body: Body::Data(LEN) });
@@ -121,12 +119,17 @@ impl World {
     }
 
     /// The number of the next packet.
-    pub(super) fn mark(&self) -> u32 {
+    pub(in crate::world) fn mark(&self) -> u32 {
         self.delivery.totals().0 + 1
     }
 
     /// Every packet since `from` arrives.
-    pub(super) fn all_came(&mut self, from: u32, client: usize, when: &str) -> Result<(), Breach> {
+    pub(in crate::world) fn all_came(
+        &mut self,
+        from: u32,
+        client: usize,
+        when: &str,
+    ) -> Result<(), Breach> {
         let last = self.delivery.totals().0;
         self.flow(client, UNDER_WAY_NS)?;
         let mut lost = (from..=last).filter(|&id| !self.delivery.has_arrived(id));
@@ -140,7 +143,12 @@ impl World {
     }
 
     /// Both ends send by the link of `card`.
-    pub(super) fn goes_by(&self, client: usize, card: usize, after: &str) -> Result<(), Breach> {
+    pub(in crate::world) fn goes_by(
+        &self,
+        client: usize,
+        card: usize,
+        after: &str,
+    ) -> Result<(), Breach> {
         let access = self.access_of_card(client, card);
         let key = self.clients[client].key;
         let used = |host: usize, peer| {
@@ -158,12 +166,12 @@ impl World {
         Err(Breach::new(Law::Order, what))
     }
 
-    pub(super) fn access_of_card(&self, client: usize, card: usize) -> Option<usize> {
+    pub(in crate::world) fn access_of_card(&self, client: usize, card: usize) -> Option<usize> {
         self.hosts[client + 1].cards[card].as_ref().map(|card| card.access)
     }
 
     /// A network in which no card of the client's is.
-    pub(super) fn free_access(&self, client: usize) -> usize {
+    pub(in crate::world) fn free_access(&self, client: usize) -> usize {
         let cards = &self.hosts[client + 1].cards;
         let taken = |access: &usize| cards.iter().flatten().any(|card| card.access == *access);
         (0..usize::from(ACCESSES)).find(|access| !taken(access)).unwrap_or(0)

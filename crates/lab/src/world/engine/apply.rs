@@ -9,23 +9,24 @@ use rove_proto::role::Access;
 use rove_proto::wire::control::{Lease, Prefix};
 use rove_proto::wire::restart::RESTART_NOTICE_LEN;
 
-use super::agenda::Task;
-use super::attacker::Attacker;
-use super::connect::SERVERS;
-use super::engine::{GATEWAY, World};
-use super::host::{Card, PORT, Power};
-use super::inner::{self, Body, LEN_MAX, LEN_MIN};
-use super::laws::Breach;
-use super::op::{ACCESSES, Attack, CARDS, Disturbs, Found, Machine, Network, Op, Way};
-use super::parcel::HostId;
+use super::World;
 use crate::emu::{MS, Rng, SECOND};
+use crate::world::agenda::Task;
+use crate::world::attacker::Attacker;
+use crate::world::host::{Card, PORT, Power};
+use crate::world::host_id::GATEWAY;
+use crate::world::host_id::HostId;
+use crate::world::inner::{self, Body, LEN_MAX, LEN_MIN};
+use crate::world::laws::Breach;
+use crate::world::op::{ACCESSES, Attack, CARDS, Disturbs, Found, Machine, Network, Op, Way};
+use crate::world::talk::SERVERS;
 
 /// When a gateway that began anew calls back who has not come yet.
 const RECALLS_NS: [u64; 3] = [10 * MS, SECOND, 8 * SECOND];
 
 impl World {
     /// Does what `op` says.
-    pub(super) fn apply(&mut self, op: &Op) -> Result<(), Breach> {
+    pub(in crate::world) fn apply(&mut self, op: &Op) -> Result<(), Breach> {
         self.learn_of_streams(op.streams_known())?;
         self.note_trouble(op.disturbs());
         match *op {
@@ -264,7 +265,7 @@ impl World {
     }
 
     /// Plugs a card in or out; a network gives new addresses each time.
-    pub(super) fn plug(
+    pub(in crate::world) fn plug(
         &mut self,
         client: usize,
         card: usize,
@@ -287,7 +288,7 @@ impl World {
     }
 
     /// Tells a client's node what links there are.
-    pub(super) fn tell_links(&mut self, client: usize) -> Result<(), Breach> {
+    pub(in crate::world) fn tell_links(&mut self, client: usize) -> Result<(), Breach> {
         let usable = |access| self.place.access(client, access).carrier;
         let links = self.hosts[client + 1].links(usable);
         self.ask_by_new_links(client);
@@ -296,7 +297,11 @@ impl World {
 
     /// The same with one of its cards behind the others, for when none of those carries: its routes
     /// have gone, it still carries.
-    pub(super) fn tell_links_last(&mut self, client: usize, card: u32) -> Result<(), Breach> {
+    pub(in crate::world) fn tell_links_last(
+        &mut self,
+        client: usize,
+        card: u32,
+    ) -> Result<(), Breach> {
         let usable = |access| self.place.access(client, access).carrier;
         let mut links = self.hosts[client + 1].links(usable);
         let goes = |link: &Link| link.id.0 == card + 1;
@@ -306,7 +311,7 @@ impl World {
     }
 
     /// The gateway gets other addresses, and keeps the old ones for a while if it announces them.
-    pub(super) fn move_gateway(&mut self, ahead_ms: u32) -> Result<(), Breach> {
+    pub(in crate::world) fn move_gateway(&mut self, ahead_ms: u32) -> Result<(), Breach> {
         let old: Vec<IpAddr> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
         let new = self.place.next_gateway_addresses();
         if ahead_ms == 0 {
@@ -321,7 +326,7 @@ impl World {
 
     /// The addresses of the gateway that it announced are the only ones from now on, unless it has
     /// moved again meanwhile.
-    pub(super) fn retire(&mut self, kept: &[IpAddr]) -> Result<(), Breach> {
+    pub(in crate::world) fn retire(&mut self, kept: &[IpAddr]) -> Result<(), Breach> {
         let now: Vec<IpAddr> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
         if !now.starts_with(kept) {
             return Ok(());
@@ -338,7 +343,7 @@ impl World {
     }
 
     /// The gateway says on every session where it is reached.
-    pub(super) fn announce_gateway(&mut self, at: &[IpAddr]) -> Result<(), Breach> {
+    pub(in crate::world) fn announce_gateway(&mut self, at: &[IpAddr]) -> Result<(), Breach> {
         self.gateway_announces = true;
         let addresses: Vec<_> = at.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
         for client in 0..self.clients.len() {
@@ -348,7 +353,7 @@ impl World {
     }
 
     /// Where the gateway listens now.
-    pub(super) fn gateway_addresses(&self) -> Vec<SocketAddr> {
+    pub(in crate::world) fn gateway_addresses(&self) -> Vec<SocketAddr> {
         let card = self.hosts[GATEWAY].cards[0].iter();
         card.flat_map(|card| &card.addresses).map(|&ip| SocketAddr::new(ip, PORT)).collect()
     }
@@ -363,7 +368,7 @@ impl World {
     }
 
     /// A machine wakes up, or its process starts with what its store holds.
-    pub(super) fn power_on(&mut self, host: HostId, reboot: bool) -> Result<(), Breach> {
+    pub(in crate::world) fn power_on(&mut self, host: HostId, reboot: bool) -> Result<(), Breach> {
         match self.hosts[host].power {
             Power::On => return Ok(()),
             Power::Asleep => {
@@ -395,7 +400,7 @@ impl World {
 
     /// The gateway calls a client back by the way that its predecessor wrote down, unless it is
     /// there again.
-    pub(super) fn recall(&mut self, peer: PeerKey) -> Result<(), Breach> {
+    pub(in crate::world) fn recall(&mut self, peer: PeerKey) -> Result<(), Breach> {
         let written = self.gateway_store.journal.get(&peer).copied();
         let status = self.hosts[GATEWAY].node().status(peer);
         let waits = status.is_some_and(|status| status.established.is_none());
@@ -439,7 +444,7 @@ impl World {
     }
 
     /// The gateway's desk answers a request to enrol.
-    pub(super) fn decide(
+    pub(in crate::world) fn decide(
         &mut self,
         peer: PeerKey,
         client: Option<usize>,
@@ -473,7 +478,7 @@ impl World {
     }
 
     /// The operator gives access back, and the user connects again.
-    pub(super) fn readmit(&mut self, client: usize) -> Result<(), Breach> {
+    pub(in crate::world) fn readmit(&mut self, client: usize) -> Result<(), Breach> {
         let key = self.clients[client].key;
         self.gateway_store.readmit(key, client);
         if self.gateway_store.is_enrolled(key) {

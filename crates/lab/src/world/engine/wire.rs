@@ -10,18 +10,20 @@ use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
 use rove_proto::wire::handshake::MAC_LEN;
 
-use super::agenda::Task;
-use super::attacker::Fate;
-use super::connections::in_parts;
-use super::engine::{GATEWAY, World};
-use super::hash::hash;
-use super::host::{Host, Outgoing, Power, Received};
-use super::laws::{Breach, Law};
-use super::op::Way;
-use super::parcel::{HostId, Input, Origin, Parcel};
-use super::road::Passed;
-use super::streams::PROXY;
+use super::World;
 use crate::emu::{self, Datagram};
+use crate::world::agenda::Task;
+use crate::world::attacker::Fate;
+use crate::world::connections::in_parts;
+use crate::world::hash::hash;
+use crate::world::host::{Host, Outgoing, Power, Received};
+use crate::world::host_id::GATEWAY;
+use crate::world::host_id::HostId;
+use crate::world::laws::{Breach, Law};
+use crate::world::op::Way;
+use crate::world::parcel::{Input, Origin, Parcel};
+use crate::world::streams::PROXY;
+use crate::world::traffic::Passed;
 
 /// Inputs of one turn.
 const TURN_MAX: usize = 16;
@@ -46,7 +48,11 @@ struct View {
 
 impl World {
     /// A node sends a datagram over UDP.
-    pub(super) fn transmit(&mut self, host: HostId, outgoing: Outgoing) -> Result<(), Breach> {
+    pub(in crate::world) fn transmit(
+        &mut self,
+        host: HostId,
+        outgoing: Outgoing,
+    ) -> Result<(), Breach> {
         let Outgoing { link, access, from, to, payload, segment } = outgoing;
         let datagram = Datagram { source: from, destination: to, payload };
         let client = self.leaves(host, Some(access), &datagram)?;
@@ -82,7 +88,7 @@ impl World {
 
     /// A datagram leaves a node, by whatever transport; `access` is the client's network that sees
     /// it, if one does. Returns the client that it comes from or goes to.
-    pub(super) fn leaves(
+    pub(in crate::world) fn leaves(
         &mut self,
         host: HostId,
         access: Option<usize>,
@@ -110,7 +116,7 @@ impl World {
     }
 
     /// The attacker sends.
-    pub(super) fn inject(&mut self, datagram: Datagram) {
+    pub(in crate::world) fn inject(&mut self, datagram: Datagram) {
         let (host, link) = self.place.attacker;
         let to = datagram.destination;
         let parcel =
@@ -119,7 +125,7 @@ impl World {
     }
 
     /// The client that the gateway reaches at `remote`, as far as it thinks.
-    pub(super) fn client_at(&mut self, remote: SocketAddr) -> Option<HostId> {
+    pub(in crate::world) fn client_at(&mut self, remote: SocketAddr) -> Option<HostId> {
         let there = |host: HostId| {
             let status = self.hosts[GATEWAY].node().status(self.clients[host - 1].key);
             status.is_some_and(|status| status.paths.iter().any(|p| p.remote() == remote))
@@ -132,7 +138,10 @@ impl World {
     }
 
     /// A packet reaches a machine.
-    pub(super) fn arrive(&mut self, delivery: emu::Delivery<Parcel>) -> Result<(), Breach> {
+    pub(in crate::world) fn arrive(
+        &mut self,
+        delivery: emu::Delivery<Parcel>,
+    ) -> Result<(), Breach> {
         let emu::Delivery { host: place, link, frame: parcel, .. } = delivery;
         if parcel.is_open {
             self.takes_open(place, parcel.datagram.payload);
@@ -172,7 +181,7 @@ impl World {
 
     /// A datagram reaches a node's shell, by whatever transport and through the client's network
     /// `access`; `to` is where it was sent to.
-    pub(super) fn reaches(
+    pub(in crate::world) fn reaches(
         &mut self,
         host: HostId,
         access: Option<usize>,
@@ -196,7 +205,7 @@ impl World {
     }
 
     /// Something waits for a host's shell: for the end of this instant, or for its turn.
-    pub(super) fn put(&mut self, host: HostId, input: Input) {
+    pub(in crate::world) fn put(&mut self, host: HostId, input: Input) {
         let Host { inbox, late_ns, turn_ns, .. } = &mut self.hosts[host];
         let (first, after_ns) = (inbox.is_empty(), *late_ns);
         inbox.push(input);
@@ -209,7 +218,11 @@ impl World {
 
     /// An inner packet of a connection or a flow reaches a host's tunnel device. On a busy machine
     /// it waits there for the shell.
-    pub(super) fn put_inner(&mut self, host: HostId, packet: Vec<u8>) -> Result<(), Breach> {
+    pub(in crate::world) fn put_inner(
+        &mut self,
+        host: HostId,
+        packet: Vec<u8>,
+    ) -> Result<(), Breach> {
         if self.hosts[host].busy.is_some() {
             self.put(host, Input::Bytes(packet));
             return Ok(());
@@ -223,7 +236,7 @@ impl World {
 
     /// Runs a turn of a busy host's shell, which reads all arrived packets and handles all due
     /// timers.
-    pub(super) fn turn_busy(&mut self, host: HostId) -> Result<(), Breach> {
+    pub(in crate::world) fn turn_busy(&mut self, host: HostId) -> Result<(), Breach> {
         self.hosts[host].turn_ns = None;
         self.take_in(host)?;
         if self.hosts[host].wake_ns().is_some_and(|due_ns| due_ns <= self.now_ns) {
@@ -236,7 +249,7 @@ impl World {
 
     /// A host's shell hands its node what has arrived: as much in one turn as the laws can tell
     /// apart, as the real shell does.
-    pub(super) fn take_in(&mut self, host: HostId) -> Result<(), Breach> {
+    pub(in crate::world) fn take_in(&mut self, host: HostId) -> Result<(), Breach> {
         let inbox = std::mem::take(&mut self.hosts[host].inbox);
         if self.hosts[host].power != Power::On {
             return Ok(()); // the kernel has dropped it
@@ -369,7 +382,7 @@ impl World {
         }
     }
 
-    pub(super) fn overhear(&mut self, way: Way, leaves: bool, payload: &[u8]) {
+    pub(in crate::world) fn overhear(&mut self, way: Way, leaves: bool, payload: &[u8]) {
         if let Some(overheard) = &mut self.overheard {
             let (at_ns, kind, len) = (self.now_ns, Kind::of(payload), payload.len());
             overheard.push(Passed { at_ns, leaves, way, kind, len });

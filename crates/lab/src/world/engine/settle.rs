@@ -20,15 +20,16 @@ use rove_proto::id::Transport;
 use rove_proto::multipath::Mode;
 use rove_proto::node::{Command, PeerState};
 
-use super::agenda::Task;
-use super::engine::{Client, GATEWAY, World};
-use super::inner::{Body, LEN_MAX};
-use super::laws::{Breach, Law};
-use super::op::{ACCESSES, CARDS, Intercept, Quality, Way};
+use super::{Client, World};
 use crate::emu::{Carrier, MS, SECOND};
+use crate::world::agenda::Task;
+use crate::world::host_id::GATEWAY;
+use crate::world::inner::{Body, LEN_MAX};
+use crate::world::laws::{Breach, Law};
+use crate::world::op::{ACCESSES, CARDS, Intercept, Quality, Way};
 
 /// The longest time until packets get through, besides 2 % of the outage, in nanoseconds.
-pub(super) const BACK_WITHIN_NS: u64 = 60 * SECOND;
+pub(in crate::world) const BACK_WITHIN_NS: u64 = 60 * SECOND;
 /// The part of an outage that the return may take: a mobile in a tunnel must not ask all the time.
 const BACK_PART: u64 = 50;
 /// The longest time until UDP takes the place of a stream, in nanoseconds: it is asked for at least
@@ -58,7 +59,7 @@ const REACHED_WITHIN_NS: u64 = 40 * MS;
 
 impl World {
     /// Ends all trouble and checks that everything works again.
-    pub(super) fn settle(&mut self, quiet: bool) -> Result<(), Breach> {
+    pub(in crate::world) fn settle(&mut self, quiet: bool) -> Result<(), Breach> {
         self.end_trouble()?;
         self.always_back_by_what_is_open()?;
         self.always_back()?;
@@ -135,7 +136,7 @@ impl World {
         self.power_on(client + 1, false)
     }
 
-    pub(super) fn always_back(&mut self) -> Result<(), Breach> {
+    pub(in crate::world) fn always_back(&mut self) -> Result<(), Breach> {
         let start_ns = self.now_ns;
         let mut open: Vec<Try> = (0..self.clients.len()).flat_map(Try::all).collect();
         let limit = |world: &Self, client: usize| {
@@ -184,7 +185,7 @@ impl World {
     }
 
     /// Data that goes by streams goes over to UDP, which is asked for every so often while it does.
-    pub(super) fn udp_takes_over(&mut self) -> Result<(), Breach> {
+    pub(in crate::world) fn udp_takes_over(&mut self) -> Result<(), Breach> {
         if (0..self.clients.len()).any(|client| !self.can_know_the_gateway(client)) {
             let addresses: Vec<_> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
             self.announce_gateway(&addresses)?;
@@ -237,7 +238,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn nothing_is_lost(&mut self) -> Result<(), Breach> {
+    pub(in crate::world) fn nothing_is_lost(&mut self) -> Result<(), Breach> {
         // A path that shrank is found out by the loss of a few large packets.
         for number in 0..LEARNING {
             for client in 0..self.clients.len() {
@@ -263,7 +264,10 @@ impl World {
 
     /// Copies of what a client sends come from somewhere else, and sooner: a claim that is forged.
     /// The true path keeps the originals, so nothing is lost.
-    pub(super) fn nothing_is_lost_to_a_race(&mut self, client: usize) -> Result<(), Breach> {
+    pub(in crate::world) fn nothing_is_lost_to_a_race(
+        &mut self,
+        client: usize,
+    ) -> Result<(), Breach> {
         self.attacker.intercept(client + 1, Way::Up, Intercept::Race, RACED);
         let when = "while copies from elsewhere overtake what a client sends";
         self.all_arrive(Law::Hijack, when, |_, _| false)?;
@@ -305,7 +309,7 @@ impl World {
         Err(Breach::new(law, what))
     }
 
-    pub(super) fn silence(&mut self) -> Result<(), Breach> {
+    pub(in crate::world) fn silence(&mut self) -> Result<(), Breach> {
         self.advance(REST_NS)?;
         let before = self.bytes.clone();
         self.advance(QUIET_NS)?;
@@ -357,7 +361,7 @@ impl World {
     }
 
     /// Both ends of a session, for the report of a failure.
-    pub(super) fn portrait(&self, client: usize) -> String {
+    pub(in crate::world) fn portrait(&self, client: usize) -> String {
         let ends = [
             ("client", &self.hosts[client + 1], self.gateway_key),
             ("gateway", &self.hosts[GATEWAY], self.clients[client].key),
