@@ -1,5 +1,6 @@
 //! What is due at a time, and doing it: everything that does not happen by a packet or a timer.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::crypto::Token;
@@ -43,4 +44,35 @@ pub(super) enum Task {
     Turn { host: HostId },
     /// A host wakes up or starts.
     PowerOn { host: HostId, reboot: bool },
+}
+
+/// What is due, in the order of time and then of asking.
+#[derive(Debug, Default)]
+pub(super) struct Agenda {
+    tasks: BTreeMap<(u64, u64), Task>,
+    scheduled: u64,
+}
+
+impl Agenda {
+    /// Puts a task on it.
+    pub(super) fn schedule(&mut self, at_ns: u64, task: Task) {
+        self.scheduled += 1;
+        self.tasks.insert((at_ns, self.scheduled), task);
+    }
+
+    /// When the next one is due.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.tasks.first_key_value().map(|(&(at_ns, _), _)| at_ns)
+    }
+
+    /// Takes one that is due.
+    pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<Task> {
+        let first = self.tasks.first_entry()?;
+        (first.key().0 <= now_ns).then(|| first.remove())
+    }
+
+    /// Takes all, also what is not due.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Task> + use<> {
+        std::mem::take(&mut self.tasks).into_values()
+    }
 }

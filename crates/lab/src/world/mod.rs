@@ -21,6 +21,7 @@ mod crowd;
 mod directory;
 mod engine;
 mod exchange;
+mod gateway;
 mod hash;
 mod host;
 mod host_id;

@@ -33,7 +33,7 @@ fn begin_anew(world: &mut World) {
 
 /// What the client sends by, and to which port.
 fn used(world: &World) -> (Transport, u16) {
-    let status = world.hosts[1].node().status(world.gateway_key).unwrap();
+    let status = world.hosts[1].node().status(world.gateway.key).unwrap();
     let path = status.paths.iter().find(|path| path.in_use).unwrap();
     (path.route.socket.transport(), path.route.remote.port())
 }

@@ -11,13 +11,12 @@ use crate::world::parcel::Input;
 impl World {
     /// Puts a task on the agenda.
     pub(in crate::world) fn schedule(&mut self, after_ns: u64, task: Task) {
-        self.scheduled += 1;
-        self.agenda.insert((self.now_ns + after_ns, self.scheduled), task);
+        self.agenda.schedule(self.now_ns + after_ns, task);
     }
 
     /// Carries out at once whatever was held back.
     pub(in crate::world) fn release_all(&mut self) -> Result<(), Breach> {
-        for (_, task) in std::mem::take(&mut self.agenda) {
+        for task in self.agenda.take_all() {
             self.perform(task)?;
         }
         (0..self.hosts.len()).try_for_each(|host| self.take_in(host))

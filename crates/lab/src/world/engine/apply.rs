@@ -223,7 +223,7 @@ impl World {
                 let host = usize::from(host) % self.hosts.len();
                 self.hosts[host].late_ns = u64::from(by_us) * 1_000;
             }
-            Machine::StepClock { by_s } => self.wall_error_s = by_s,
+            Machine::StepClock { by_s } => self.gateway.wall_error_s = by_s,
         }
         self.advance(0)
     }
@@ -250,7 +250,7 @@ impl World {
             },
             Attack::Cut { .. } => Vec::new(), // nothing is sent
             Attack::Flood { messages, chance } => {
-                Attacker::flood(self.gateway_key, gateway, messages, chance)
+                Attacker::flood(self.gateway.key, gateway, messages, chance)
             }
         };
         for datagram in sent {
@@ -317,7 +317,7 @@ impl World {
         if ahead_ms == 0 {
             self.readdress_gateway(new.clone())?;
             // Who has announced once must go on: the last word counts.
-            return if self.gateway_announces { self.announce_gateway(&new) } else { Ok(()) };
+            return if self.gateway.announces { self.announce_gateway(&new) } else { Ok(()) };
         }
         self.schedule(u64::from(ahead_ms) * MS, Task::Retire { kept: new.clone() });
         self.readdress_gateway(new.iter().chain(&old).copied().collect())?;
@@ -344,7 +344,7 @@ impl World {
 
     /// The gateway says on every session where it is reached.
     pub(in crate::world) fn announce_gateway(&mut self, at: &[IpAddr]) -> Result<(), Breach> {
-        self.gateway_announces = true;
+        self.gateway.announces = true;
         let addresses: Vec<_> = at.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
         for client in 0..self.clients.len() {
             self.trust(client, &addresses);
@@ -382,7 +382,7 @@ impl World {
                 self.inherit_owed(host)?;
                 if host == GATEWAY {
                     self.knows_everybody()?;
-                    for &peer in self.gateway_store.journal.clone().keys() {
+                    for &peer in self.gateway.store.journal.clone().keys() {
                         for after_ns in RECALLS_NS {
                             self.schedule(after_ns, Task::Recall { peer });
                         }
@@ -393,7 +393,7 @@ impl World {
         let Some(client) = host.checked_sub(1) else {
             let locals: Vec<_> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
             self.command(GATEWAY, Command::SetLocals(locals.clone()))?;
-            return if self.gateway_announces { self.announce_gateway(&locals) } else { Ok(()) };
+            return if self.gateway.announces { self.announce_gateway(&locals) } else { Ok(()) };
         };
         self.tell_links(client)
     }
@@ -401,10 +401,10 @@ impl World {
     /// The gateway calls a client back by the way that its predecessor wrote down, unless it is
     /// there again.
     pub(in crate::world) fn recall(&mut self, peer: PeerKey) -> Result<(), Breach> {
-        let written = self.gateway_store.journal.get(&peer).copied();
+        let written = self.gateway.store.journal.get(&peer).copied();
         let status = self.hosts[GATEWAY].node().status(peer);
         let waits = status.is_some_and(|status| status.established.is_none());
-        match written.filter(|_| waits && self.gateway_store.is_enrolled(peer)) {
+        match written.filter(|_| waits && self.gateway.store.is_enrolled(peer)) {
             Some((route, index)) => {
                 self.amplification.recalls(GATEWAY, route.remote, RESTART_NOTICE_LEN);
                 self.command(GATEWAY, Command::Recall { route, index })
@@ -415,18 +415,17 @@ impl World {
 
     fn load_store(&mut self, host: HostId) -> Result<(), Breach> {
         let Some(client) = host.checked_sub(1) else {
-            for peer in self.gateway_store.revoked().collect::<Vec<_>>() {
+            for peer in self.gateway.store.revoked().collect::<Vec<_>>() {
                 self.command(GATEWAY, Command::RevokePeer(peer))?;
             }
-            for (peer, client) in self.gateway_store.enrolled().collect::<Vec<_>>() {
+            for (peer, client) in self.gateway.store.enrolled().collect::<Vec<_>>() {
                 self.command(GATEWAY, Command::AddPeer(Box::new(peer_config(peer, client))))?;
             }
             return Ok(());
         };
         self.begin_directory(client);
         let remotes = self.first_remotes(client);
-        let Self { clients, gateway_key, .. } = self;
-        let client = &clients[client];
+        let (client, peer) = (&self.clients[client], self.gateway.key);
         let side = SideConfig::Gateway {
             remotes,
             counter: client.store.counter,
@@ -434,8 +433,8 @@ impl World {
             advertise: vec![],
         };
         let access = Access::Unrestricted;
-        let config = PeerConfig { key: *gateway_key, psk: None, access, side };
-        let (wanted, peer) = (client.wanted, *gateway_key);
+        let config = PeerConfig { key: peer, psk: None, access, side };
+        let wanted = client.wanted;
         self.tell_wishes(host)?;
         self.command(host, Command::AddPeer(Box::new(config)))?;
         self.tell_streams(host - 1)?;
@@ -450,7 +449,8 @@ impl World {
         client: Option<usize>,
         token: &Token,
     ) -> Result<(), Breach> {
-        let enrolled = self.gateway_store.enrol(self.wall_s(), peer, client, token);
+        let enrolled =
+            self.gateway.store.enrol(self.gateway.wall_s(self.now_ns), peer, client, token);
         let answer = match (enrolled, client) {
             (Ok(()), Some(client)) => Command::AddPeer(Box::new(peer_config(peer, client))),
             (Ok(()), None) => unreachable!("no stranger is enrolled"),
@@ -461,8 +461,8 @@ impl World {
 
     fn revoke(&mut self, client: usize) -> Result<(), Breach> {
         let key = self.clients[client].key;
-        if self.gateway_store.is_enrolled(key) {
-            self.gateway_store.revoke(key);
+        if self.gateway.store.is_enrolled(key) {
+            self.gateway.store.revoke(key);
             let status = self.hosts[GATEWAY].node().status(key);
             let paths = status.into_iter().flat_map(|status| status.paths);
             let remotes = paths.map(|path| path.remote()).collect();
@@ -480,13 +480,13 @@ impl World {
     /// The operator gives access back, and the user connects again.
     pub(in crate::world) fn readmit(&mut self, client: usize) -> Result<(), Breach> {
         let key = self.clients[client].key;
-        self.gateway_store.readmit(key, client);
-        if self.gateway_store.is_enrolled(key) {
+        self.gateway.store.readmit(key, client);
+        if self.gateway.store.is_enrolled(key) {
             self.delivery.readmit(client);
             self.command(GATEWAY, Command::AddPeer(Box::new(peer_config(key, client))))?;
         }
         self.clients[client].refused = None;
-        self.command(client + 1, Command::Connect(self.gateway_key))
+        self.command(client + 1, Command::Connect(self.gateway.key))
     }
 
     /// Somebody whom nobody knows asks to be enrolled with the first invite of a client; if the
@@ -495,8 +495,8 @@ impl World {
         let Some(&gateway) = self.gateway_addresses().first() else { return };
         let first = self.token(client, 0);
         let made_up = Token::new(b"never was invited").unwrap_or_else(|| first.clone());
-        let token = if self.gateway_store.is_used(&first) { first } else { made_up };
-        for datagram in self.attacker.stranger(self.gateway_key, gateway, token) {
+        let token = if self.gateway.store.is_used(&first) { first } else { made_up };
+        for datagram in self.attacker.stranger(self.gateway.key, gateway, token) {
             self.inject(datagram);
         }
     }

@@ -301,7 +301,7 @@ fn too_many_sockets() -> Result<(), Breach> {
 
 fn too_many_handshakes() -> Result<(), Breach> {
     let mut world = world();
-    let peer = world.gateway_key;
+    let peer = world.gateway.key;
     let counters = 1_000..2_000;
     counters
         .into_iter()
@@ -348,7 +348,7 @@ fn data_after_revocation() -> Result<(), Breach> {
 
 fn a_stranger() -> Result<(), Breach> {
     let mut world = world();
-    world.gateway_store.revoke(world.clients[0].key); // and nobody tells the gateway
+    world.gateway.store.revoke(world.clients[0].key); // and nobody tells the gateway
     world.send_now(0, Way::Down, Body::Data(100)).map(drop)
 }
 
@@ -367,7 +367,7 @@ fn one_that_is_asked_again() -> Result<(), Breach> {
 
 fn a_counter_again() -> Result<(), Breach> {
     let mut world = world();
-    let peer = world.gateway_key;
+    let peer = world.gateway.key;
     world.react(1, Event::HandshakeCounter { peer, counter: 1_000 })?;
     world.react(1, Event::HandshakeCounter { peer, counter: 1_000 })
 }
@@ -433,7 +433,7 @@ fn a_line_that_stays() -> Result<(), Breach> {
     let mut world = owing_world();
     let end = |last| (std::net::IpAddr::from([10, 0, 0, last]), 1);
     let tuple = Tuple { local: end(1), remote: end(2), protocol: TCP };
-    world.owed.forge(1, world.gateway_key, tuple);
+    world.owed.forge(1, world.gateway.key, tuple);
     world.settle(false)
 }
 

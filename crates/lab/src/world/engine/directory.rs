@@ -57,7 +57,7 @@ impl World {
 
     /// The name server answers.
     pub(in crate::world) fn resolved(&mut self, client: usize) -> Result<(), Breach> {
-        self.clients[client].directory.find(&self.name);
+        self.clients[client].directory.find(&self.gateway.name);
         self.set_remotes(client)
     }
 
@@ -73,7 +73,7 @@ impl World {
 
     /// The session goes by a path to wherever it goes now.
     pub(in crate::world) fn note_where(&mut self, client: usize) {
-        let status = self.hosts[client + 1].node().status(self.gateway_key);
+        let status = self.hosts[client + 1].node().status(self.gateway.key);
         let path = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
         if let Some(path) = path.filter(|path| path.route.socket.transport() == Transport::Udp) {
             self.clients[client].directory.note_answered(path.remote());
@@ -88,7 +88,7 @@ impl World {
         }
         if let Some(remotes) = self.clients[client].directory.news() {
             self.trust(client, &remotes);
-            let peer = self.gateway_key;
+            let peer = self.gateway.key;
             self.command(client + 1, Command::SetRemotes { peer, remotes })?;
         }
         self.tell_streams(client)
@@ -108,6 +108,6 @@ impl World {
 
     /// From now on the gateway's name stands for where it is.
     pub(in crate::world) fn rename(&mut self) {
-        self.name = self.gateway_addresses();
+        self.gateway.name = self.gateway_addresses();
     }
 }

@@ -1,6 +1,6 @@
-//! What is promised of links that carry together: bulk data arrives in sequence where the links lose
-//! nothing; one that dies or is unplugged takes no packet along; and when it returns, it carries its
-//! share.
+//! What is promised of links that carry together. Bulk data arrives in sequence where the links
+//! lose nothing. A link that dies or is unplugged takes no packet along. When it returns, it carries
+//! its share.
 //!
 //! What carries together may be one path of each link or several, and a link may be for when no
 //! other carries: then nothing that is much goes by it while another does. Only packets that are
@@ -150,7 +150,7 @@ impl World {
 
     /// By how many of the client's links data goes, as each end has it.
     fn carrying(&self, client: usize) -> [usize; 2] {
-        let ends = [(client + 1, self.gateway_key), (GATEWAY, self.clients[client].key)];
+        let ends = [(client + 1, self.gateway.key), (GATEWAY, self.clients[client].key)];
         ends.map(|(host, peer)| {
             let status = self.hosts[host].node().status(peer);
             let now = self.hosts[host].clock(self.now_ns);

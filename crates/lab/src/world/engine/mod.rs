@@ -33,12 +33,13 @@ use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, PeerStatus};
 
 use crate::emu::{self, Rng};
-use crate::world::agenda::Task;
+use crate::world::agenda::{Agenda, Task};
 use crate::world::attacker::Attacker;
 use crate::world::connections::Connections;
 use crate::world::crowd::Crowd;
 use crate::world::directory::Directory;
 use crate::world::exchange::Exchange;
+use crate::world::gateway::Gateway;
 use crate::world::hash::{TraceHash, hash};
 use crate::world::host::{Holding, Host, Power, Turn};
 use crate::world::host_id::{GATEWAY, HostId};
@@ -52,7 +53,7 @@ use crate::world::offload::Offload;
 use crate::world::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use crate::world::owed::Owed;
 use crate::world::place::Place;
-use crate::world::store::{ClientStore, GatewayStore};
+use crate::world::store::ClientStore;
 use crate::world::streams::Streams;
 use crate::world::traffic::{Arrival, Passed};
 use crate::world::wakes::Wakes;
@@ -100,14 +101,7 @@ pub(in crate::world) struct World {
     pub(in crate::world) place: Place,
     pub(in crate::world) hosts: Vec<Host>,
     pub(in crate::world) clients: Vec<Client>,
-    pub(in crate::world) gateway_key: PeerKey,
-    pub(in crate::world) gateway_store: GatewayStore,
-    /// What the gateway's name stands for.
-    pub(in crate::world) name: Vec<SocketAddr>,
-    /// Whether the gateway has announced its addresses at least once.
-    pub(in crate::world) gateway_announces: bool,
-    /// What the gateway's wall clock is wrong by, in seconds.
-    pub(in crate::world) wall_error_s: i64,
+    pub(in crate::world) gateway: Gateway,
     pub(in crate::world) attacker: Attacker,
     pub(in crate::world) delivery: Delivery,
     pub(in crate::world) trace: TraceHash,
@@ -140,10 +134,7 @@ pub(in crate::world) struct World {
     pub(in crate::world) owed: Owed,
     /// The session of the gateway that is looked at next.
     inspected: usize,
-    /// Where the gateway last found that a client is, by address.
-    pub(in crate::world) whereabouts: BTreeMap<SocketAddr, HostId>,
-    pub(in crate::world) agenda: BTreeMap<(u64, u64), Task>,
-    pub(in crate::world) scheduled: u64,
+    agenda: Agenda,
     pub(in crate::world) amplification: Amplification,
     pub(in crate::world) hijack: Hijack,
     pub(in crate::world) unlinkable: Unlinkable,
@@ -182,18 +173,14 @@ impl World {
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
         let mut secret = || StaticSecret::generate(&mut keys);
-        let gateway = secret();
-        let gateway_key = gateway.public();
+        let gateway_secret = secret();
+        let gateway = Gateway::new(gateway_secret.public());
         let mut world = Self {
             now_ns: emu::SECOND,
             place: Place::new(seed, count, beside),
-            hosts: vec![Host::new(GATEWAY, gateway, 1, holding)],
+            hosts: vec![Host::new(GATEWAY, gateway_secret, 1, holding)],
             clients: Vec::new(),
-            gateway_key,
-            gateway_store: GatewayStore::default(),
-            name: Vec::new(),
-            gateway_announces: false,
-            wall_error_s: 0,
+            gateway,
             attacker: Attacker::new(),
             delivery: Delivery::default(),
             trace: TraceHash::default(),
@@ -216,9 +203,7 @@ impl World {
             exchange: Exchange::default(),
             owed: Owed::default(),
             inspected: 0,
-            whereabouts: BTreeMap::new(),
-            agenda: BTreeMap::new(),
-            scheduled: 0,
+            agenda: Agenda::default(),
             amplification: Amplification::default(),
             hijack: Hijack::default(),
             unlinkable: Unlinkable::default(),
@@ -271,7 +256,7 @@ impl World {
     /// The operator makes an invite for a client.
     pub(in crate::world) fn invite(&mut self, client: usize, number: u32) -> Token {
         let token = self.token(client, number);
-        self.gateway_store.invite(self.wall_s(), &token);
+        self.gateway.invite(self.now_ns, &token);
         token
     }
 
@@ -281,11 +266,6 @@ impl World {
         self.seed.fork(0x1_0000 + client as u64 * 0x1_0000 + u64::from(number)).fill(&mut bytes);
         // Sixteen bytes are a token, always.
         Token::new(&bytes).unwrap_or_else(|| unreachable!("a token of 16 bytes"))
-    }
-
-    /// What the gateway's wall clock shows, in seconds.
-    pub(in crate::world) const fn wall_s(&self) -> i64 {
-        (self.now_ns / emu::SECOND) as i64 + self.wall_error_s
     }
 
     /// Lets time pass.
@@ -305,7 +285,7 @@ impl World {
 
     /// When anything happens next.
     pub(in crate::world) fn next_ns(&self) -> Option<u64> {
-        let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
+        let task = self.agenda.next_ns();
         let (net, streams) = (self.place.net.poll_timeout(), self.streams.next_ns());
         let connections = self.connections.next_ns();
         let exchange = self.exchange.next_ns();
@@ -320,11 +300,7 @@ impl World {
         self.keep_streams()?;
         self.keep_connections()?;
         self.keep_exchange()?;
-        while let Some(entry) = self.agenda.first_entry() {
-            if entry.key().0 > self.now_ns {
-                break;
-            }
-            let task = entry.remove();
+        while let Some(task) = self.agenda.pop_due(self.now_ns) {
             self.perform(task)?;
         }
         for host in self.wakes.take_busy() {
@@ -440,7 +416,7 @@ impl World {
         let node = self.hosts[host].node();
         if host != GATEWAY {
             return node
-                .status(self.gateway_key)
+                .status(self.gateway.key)
                 .map(|status| (GATEWAY, status))
                 .into_iter()
                 .collect();
@@ -455,9 +431,9 @@ impl World {
         check_indices(node.indices_issued(), node.peers().len())?;
         check_held(node.held_bytes(), self.hosts[host].hold_memory())?;
         if host != GATEWAY {
-            return self.inspect_session(host, GATEWAY, self.gateway_key);
+            return self.inspect_session(host, GATEWAY, self.gateway.key);
         }
-        if node.peers().len() > self.gateway_store.enrolled_count() {
+        if node.peers().len() > self.gateway.store.enrolled_count() {
             return self.knows_everybody();
         }
         for _ in 0..INSPECTED.min(self.clients.len()) {
@@ -471,7 +447,7 @@ impl World {
     /// The session of `host` with `peer`, whose key this is, if there is one.
     fn inspect_session(&self, host: HostId, peer: HostId, key: PeerKey) -> Result<(), Breach> {
         let Some(status) = self.hosts[host].node().status(key) else { return Ok(()) };
-        if host == GATEWAY && !self.gateway_store.is_enrolled(key) {
+        if host == GATEWAY && !self.gateway.store.is_enrolled(key) {
             let what = format!("client {} is known and not enrolled", peer - 1);
             return Err(Breach::new(Law::Enrolment, what));
         }
@@ -483,7 +459,7 @@ impl World {
     /// Whoever is enrolled is known to the gateway.
     pub(in crate::world) fn knows_everybody(&self) -> Result<(), Breach> {
         let (known, enrolled) =
-            (self.hosts[GATEWAY].node().peers().len(), self.gateway_store.enrolled_count());
+            (self.hosts[GATEWAY].node().peers().len(), self.gateway.store.enrolled_count());
         if known == enrolled {
             return Ok(());
         }
@@ -500,7 +476,7 @@ impl World {
         self.told += u64::from(!asked);
         match event {
             Event::EnrolmentRequested { peer, token } => {
-                if self.gateway_store.is_enrolled(peer) {
+                if self.gateway.store.is_enrolled(peer) {
                     let what = format!("{peer:?} is enrolled and has to ask");
                     return Err(Breach::new(Law::Enrolment, what));
                 }
@@ -522,7 +498,7 @@ impl World {
             }
             // By a stream nobody can be called back: it is gone with the process.
             Event::Reached { peer, route, index } if route.socket.transport() == Transport::Udp => {
-                self.gateway_store.journal.insert(peer, (route, index));
+                self.gateway.store.journal.insert(peer, (route, index));
             }
             Event::Moved { peer, .. } => {
                 self.moves += 1;

@@ -155,7 +155,7 @@ impl World {
             let status = self.hosts[host].node().status(peer)?;
             status.paths.into_iter().find(|path| path.in_use)
         };
-        let up = used(client + 1, self.gateway_key).and_then(|path| path.link);
+        let up = used(client + 1, self.gateway.key).and_then(|path| path.link);
         let down = used(GATEWAY, key).map(|path| path.remote().ip());
         let down = down.map(|at| access.is_some_and(|a| self.place.is_of(client, a, at)));
         if up.is_some_and(|link| link.0 as usize == card + 1) && down == Some(true) {

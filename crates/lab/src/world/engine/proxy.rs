@@ -45,7 +45,9 @@ impl World {
 
     /// The proxy's own connection, to where the name leads that it was asked for.
     fn reach_out(&mut self, id: StreamId, client: HostId) -> Result<(), Breach> {
-        let Some(to) = self.name.iter().find(|at| at.is_ipv4()).copied() else { return Ok(()) };
+        let Some(to) = self.gateway.name.iter().find(|at| at.is_ipv4()).copied() else {
+            return Ok(());
+        };
         let local = SocketAddr::new(LISTENS.ip(), self.streams.next_port());
         let ends: Ends = (PROXY, local, SocketAddr::new(to.ip(), HTTPS));
         let tcp = Tcp::connect(self.now_ns);

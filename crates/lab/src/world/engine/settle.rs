@@ -123,8 +123,9 @@ impl World {
     /// starts with it. Everybody else must come back without.
     fn invite_again(&mut self, client: usize) -> Result<(), Breach> {
         let Client { key, store, .. } = &self.clients[client];
-        let judge = |token| self.gateway_store.judge(self.wall_s(), *key, token).is_ok();
-        if self.gateway_store.is_enrolled(*key) || store.token.as_ref().is_some_and(judge) {
+        let judge =
+            |token| self.gateway.store.judge(self.gateway.wall_s(self.now_ns), *key, token).is_ok();
+        if self.gateway.store.is_enrolled(*key) || store.token.as_ref().is_some_and(judge) {
             return Ok(());
         }
         let entry = &mut self.clients[client];
@@ -217,7 +218,7 @@ impl World {
 
     /// Whether either end of a client's session sends data by a stream.
     fn is_on_stream(&self, client: usize) -> bool {
-        let ends = [(client + 1, self.gateway_key), (GATEWAY, self.clients[client].key)];
+        let ends = [(client + 1, self.gateway.key), (GATEWAY, self.clients[client].key)];
         ends.into_iter().any(|(host, peer)| {
             let status = self.hosts[host].node().status(peer);
             let used = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
@@ -229,10 +230,10 @@ impl World {
     /// may have crossed the last time.
     fn connect_those_down(&mut self) -> Result<(), Breach> {
         for host in 1..self.hosts.len() {
-            let status = self.hosts[host].node().status(self.gateway_key);
+            let status = self.hosts[host].node().status(self.gateway.key);
             if status.is_some_and(|status| matches!(status.state, PeerState::Down(_))) {
                 self.invite_again(host - 1)?;
-                self.command(host, Command::Connect(self.gateway_key))?;
+                self.command(host, Command::Connect(self.gateway.key))?;
             }
         }
         Ok(())
@@ -340,7 +341,7 @@ impl World {
     /// what the node thinks.
     fn is_behind_nat(&self, client: usize) -> bool {
         let host = &self.hosts[client + 1];
-        let Some(status) = host.node().status(self.gateway_key) else { return false };
+        let Some(status) = host.node().status(self.gateway.key) else { return false };
         let link = status.paths.iter().find(|path| path.in_use).and_then(|path| path.link);
         let card = link.and_then(|link| host.cards.get(link.0 as usize - 1)?.as_ref());
         card.is_some_and(|card| self.place.access(client, card.access).nat.is_some())
@@ -363,7 +364,7 @@ impl World {
     /// Both ends of a session, for the report of a failure.
     pub(in crate::world) fn portrait(&self, client: usize) -> String {
         let ends = [
-            ("client", &self.hosts[client + 1], self.gateway_key),
+            ("client", &self.hosts[client + 1], self.gateway.key),
             ("gateway", &self.hosts[GATEWAY], self.clients[client].key),
         ];
         let lines = ends.map(|(name, host, peer)| {

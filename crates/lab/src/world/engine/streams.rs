@@ -47,7 +47,7 @@ impl World {
         self.trust(client, &ends);
         self.command(
             client + 1,
-            Command::SetStreams { peer: self.gateway_key, streams, alone: false },
+            Command::SetStreams { peer: self.gateway.key, streams, alone: false },
         )
     }
 

@@ -130,11 +130,7 @@ impl World {
             let status = self.hosts[GATEWAY].node().status(self.clients[host - 1].key);
             status.is_some_and(|status| status.paths.iter().any(|p| p.remote() == remote))
         };
-        // Mostly whoever was there the last time.
-        let known = self.whereabouts.get(&remote).copied().filter(|&host| there(host));
-        let host = known.or_else(|| (1..self.hosts.len()).find(|&host| there(host)))?;
-        self.whereabouts.insert(remote, host);
-        Some(host)
+        self.gateway.client_at(remote, self.hosts.len(), there)
     }
 
     /// A packet reaches a machine.

@@ -335,7 +335,7 @@ impl Client {
 fn all_carry(road: &Tunnelled) -> Result<(), Breach> {
     let world = &road.world;
     let carries = |client: &usize| {
-        let status = world.hosts[client + 1].node().status(world.gateway_key);
+        let status = world.hosts[client + 1].node().status(world.gateway.key);
         status.is_some_and(|status| status.state == PeerState::Up)
     };
     let down = (0..world.clients.len()).find(|client| !carries(client));

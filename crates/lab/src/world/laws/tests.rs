@@ -186,7 +186,7 @@ fn numbers_of_a_lane_only_grow_whoever_holds_the_key() {
 fn paths_queues_sockets_and_indices_have_bounds() {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
-    let status = world.hosts[1].node().status(world.gateway_key).unwrap();
+    let status = world.hosts[1].node().status(world.gateway.key).unwrap();
     assert_eq!(law(check_status(&status, 1)), None);
     let mut crowded = status.clone();
     crowded.paths = vec![status.paths[0].clone(); rove_proto::path::PATHS_MAX];
@@ -211,7 +211,7 @@ fn paths_queues_sockets_and_indices_have_bounds() {
 fn a_path_in_use_is_one_that_the_peer_has_sent_from() {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
-    let status = world.hosts[1].node().status(world.gateway_key).unwrap();
+    let status = world.hosts[1].node().status(world.gateway.key).unwrap();
     let mut hijack = Hijack::default();
     assert_eq!(law(hijack.check(1, 0, &status)), Some(Law::Hijack));
     hijack.honest(1, 0, remote(9));
