@@ -96,7 +96,7 @@ impl Scenario for BothMove {
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut all = Outcome::default();
         let mut seen = Seen::default();
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         for (by, key) in ways(stage) {
             let terrain = terrain(stage, &draw.link(&USUAL), by);
             let one = stage.on_ground(&terrain, &mut |ground, outcome| {

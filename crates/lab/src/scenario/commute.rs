@@ -6,9 +6,10 @@
 //! compared with one without outages over the same tunnel. Recorded links are never the same twice:
 //! there each is compared with the recording's capacity in the time that counts.
 
+use super::drawn::Draw;
 use super::outage::{
     self, BASELINE, CONGESTION, FIRST_NS, MODE, Outages, SHARE_MIN, Shares, TRANSFER, congestion,
-    receiver,
+    over_outages, receiver,
 };
 use super::paper::Paper;
 use super::record::Limit;
@@ -92,13 +93,13 @@ impl Scenario for Commute {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let usual = draw.link(&USUAL);
         let terrain = Terrain::of(link(stage.settings, &usual)?);
         let mut story = |ground: &mut dyn Ground, outcome: &mut Outcome| {
             tell(ground, stage, &terrain.link, outcome)
         };
-        let mut outcome = stage.over_outages(&terrain, &mut story)?;
+        let mut outcome = over_outages(stage, &terrain, &mut story)?;
         // A recorded link may carry nothing for a while by itself, also just after it returned.
         if !is_recorded(stage.settings) {
             outcome.ask(Limit::at_most("restart_ms_max", restart_ms(&usual)));

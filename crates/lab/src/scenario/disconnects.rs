@@ -8,7 +8,7 @@
 use super::deploy::Hold;
 use super::outage::{
     BASELINE, BY, CONGESTION, FIRST_NS, MODE, Outages, SHARE_MIN, Shares, TRANSFER, acts,
-    congestion, hold, rate_in_words, receiver, restart_ms,
+    congestion, hold, on_holding_ground, over_outages, rate_in_words, receiver, restart_ms,
 };
 use super::paper::Paper;
 use super::plot::{Panel, plot};
@@ -118,7 +118,7 @@ impl Scenario for Disconnects {
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let terrain = link(stage.settings).terrain();
         let mut panels = None;
-        let mut outcome = stage.over_outages(&terrain, &mut |ground, outcome| {
+        let mut outcome = over_outages(stage, &terrain, &mut |ground, outcome| {
             let mut drawn = Vec::new();
             let told = tell(ground, stage, outcome, &mut drawn);
             // Rove is the first.
@@ -153,7 +153,7 @@ fn gains(stage: &Stage<'_>, terrain: &Terrain, outcome: &mut Outcome) -> anyhow:
     }
     let mut took = |hold| -> anyhow::Result<Vec<Option<f64>>> {
         let mut seconds = Vec::new();
-        outcome.absorb(stage.on_holding_ground(terrain, hold, &mut |ground, _| {
+        outcome.absorb(on_holding_ground(stage, terrain, hold, &mut |ground, _| {
             for cell in cells(stage) {
                 let outages = outages(cell);
                 let script = outages.script([Act::Unplug(0), Act::Replug(0)], stage);

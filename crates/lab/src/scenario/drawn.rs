@@ -4,7 +4,7 @@
 //! Decides how far a draw lies from the usual value. Limits that depend on a round trip follow the
 //! one that was drawn: the story asks for them.
 
-use super::{CleanLink, Outcome, Stage};
+use super::{CleanLink, Outcome};
 use crate::emu::{MS, Rng};
 
 /// A draw is up to this part of the usual value shorter or longer: 32 to 48 ms in place of 40.
@@ -59,13 +59,6 @@ impl CleanLink {
     /// The link with the shortest round trip that a seed may draw in place of this one.
     pub(super) const fn nearest(&self) -> Self {
         Self { rate: self.rate, round_trip_ns: self.round_trip_ns - self.round_trip_ns / PART }
-    }
-}
-
-impl Stage<'_> {
-    /// The draws of this story's seed.
-    pub(super) fn draw(&self) -> Draw {
-        Draw::new(self.seed)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `family`: the client moves from a network with IPv4 only to one with IPv6 only, and back.
 
+use super::drawn::Draw;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::steady::{self, Steady, again_and_again};
@@ -38,7 +39,7 @@ impl Scenario for FamilyChange {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let link = draw.link(&USUAL);
         let terrain = Terrain { families: Families::Differ, ..link.terrain() };
         let mut outcome = stage

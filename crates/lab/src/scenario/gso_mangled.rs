@@ -12,6 +12,7 @@
 //! In a control nobody looks for mangled sends. In namespaces the real binary always does; there
 //! the goodput is compared with that of a link with twice the rate.
 
+use super::drawn::Draw;
 use super::links::GRID;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -90,7 +91,7 @@ impl Scenario for GsoMangled {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let rate = stage.settings.number(MBPS.key) * 1_000_000;
         let link = draw.link(&CleanLink { rate, round_trip_ns: ROUND_TRIP_NS });
         let mut outcome = Outcome::default();

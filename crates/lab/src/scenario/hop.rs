@@ -52,7 +52,7 @@ impl Scenario for Hop {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let link = draw.link(&USUAL);
         let terrain = Terrain { edge: Edge::Open, ..link.terrain() };
         let mut outcome = stage.on_ground(&terrain, &mut |ground, outcome| {

@@ -93,7 +93,7 @@ impl Scenario for Idle {
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut all = Outcome::default();
         let mut lost = 0;
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         for (key, edge) in CASES {
             (stage.tell)(&format!("silence for {key}"));
             let terrain = Terrain { edge, ..draw.link(&USUAL).terrain() };

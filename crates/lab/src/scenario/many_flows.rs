@@ -4,7 +4,7 @@
 //! the link has room for all. Measured is the time until each of them carries again after an
 //! outage. The packets that waited for the link have to pass it first, and that time is allowed.
 
-use super::outage::{BASELINE, BY, MODE, Outages, acts, restart_ms};
+use super::outage::{BASELINE, BY, MODE, Outages, acts, over_outages, restart_ms};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
@@ -78,7 +78,7 @@ impl Scenario for ManyFlows {
         let terrain = USUAL.terrain();
         let mut story =
             |ground: &mut dyn Ground, outcome: &mut Outcome| tell(ground, stage, outcome);
-        stage.over_outages(&terrain, &mut story)
+        over_outages(stage, &terrain, &mut story)
     }
 }
 

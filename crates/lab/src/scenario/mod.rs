@@ -33,6 +33,7 @@ mod jobs;
 mod kept;
 mod latency_qos;
 mod links;
+mod list;
 mod many_flows;
 pub mod matrix;
 mod mesh;
@@ -74,6 +75,7 @@ mod voip;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{Terrain, Transfer};
 use crate::netns::Timekeeping;
+pub use list::{SCENARIOS, find};
 use paper::Paper;
 use record::Limit;
 use serde_json::json;
@@ -81,45 +83,6 @@ use settings::{Setting, Settings};
 pub use stage::Stage;
 use std::collections::BTreeMap;
 use values::Values;
-
-/// Every scenario, in the order of `rove-lab list`.
-pub const SCENARIOS: &[&dyn Scenario] = &[
-    &tunnel::Tunnel,
-    &roam_client::RoamClient,
-    &roam_gateway::RoamGateway,
-    &blackhole::Blackhole,
-    &nat_rebind::NatRebind,
-    &family::FamilyChange,
-    &resume_loss::ResumeLoss,
-    &idle::Idle,
-    &restart_gateway::RestartGateway,
-    &subnets::Subnets,
-    &hop::Hop,
-    &udp_blocked::UdpBlocked,
-    &udp_policed::UdpPoliced,
-    &both_move::BothMove,
-    &persist::Persist,
-    &disconnects::Disconnects,
-    &commute::Commute,
-    &ssh_lid::SshLid,
-    &many_flows::ManyFlows,
-    &symmetric::Symmetric,
-    &asymmetric::Asymmetric,
-    &split::Split,
-    &failover::Failover,
-    &modes::Modes,
-    &schedulers::Schedulers,
-    &subflows::Subflows,
-    &mesh::Mesh,
-    &voip::Voip,
-    &latency_qos::LatencyQos,
-    &priority::Priority,
-    &bond::Bond,
-    &shared_bottleneck::SharedBottleneck,
-    &competition::Competition,
-    &gso_mangled::GsoMangled,
-    &random_links::RandomLinks,
-];
 
 /// A run and its measurements.
 pub trait Scenario: Sync {
@@ -372,9 +335,4 @@ impl Key {
     pub const fn must_hold(name: &'static str) -> Self {
         Self { name, worse: Worse::False }
     }
-}
-
-/// The scenario of this name.
-pub fn find(name: &str) -> Option<&'static dyn Scenario> {
-    SCENARIOS.iter().copied().find(|scenario| scenario.about().name == name)
 }

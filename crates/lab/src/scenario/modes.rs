@@ -7,6 +7,7 @@
 //! is the time in which the remaining link could have carried the missing bytes: a stall counts in
 //! full, and a slow start for what it lacks.
 
+use super::drawn::Draw;
 use super::links::Carried;
 use super::outage::{TRANSFER, receiver};
 use super::paper::Paper;
@@ -113,7 +114,7 @@ impl Scenario for Modes {
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let links = [FIRST, LEFT].map(|usual| draw.link(&usual));
         let dies_ns = draw.about(DIES_NS);
         draw.report(&mut outcome);

@@ -99,7 +99,7 @@ impl Scenario for NatRebind {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let terrain = terrain(&mut draw);
         // The whole round trip.
         let link = CleanLink { round_trip_ns: terrain.round_trip_ns(), ..USUAL };

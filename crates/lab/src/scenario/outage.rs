@@ -44,7 +44,7 @@ pub(super) const TRANSFER: Setting =
 /// The setting behind [`congestion`].
 pub(super) const CONGESTION: Setting =
     Setting::choice("cc", &["cubic", "reno", "bbr"], "congestion control of both ends");
-/// Whether [`Stage::over_outages`] also measures other programs; by default it does not.
+/// Whether [`over_outages`] also measures other programs; by default it does not.
 pub(super) const BASELINE: Setting = Setting::flag(
     "baseline",
     false,
@@ -201,64 +201,62 @@ pub(super) fn obituary(transfer: &Transfer) -> Option<String> {
     Some(format!("one broke {after_s:.1} s after the link: {cause}"))
 }
 
-impl Stage<'_> {
-    /// Runs over a Rove that treats open connections as the settings say; if selected, also without
-    /// a tunnel, and with OpenVPN if it is installed.
-    ///
-    /// # Errors
-    /// The reason why it could not run.
-    pub(super) fn over_outages(
-        &self,
-        terrain: &Terrain,
-        story: Story<'_>,
-    ) -> anyhow::Result<Outcome> {
-        let mut outcome = self.on_holding_ground(terrain, hold(self.settings), &mut *story)?;
-        outcome.baseline = self.of_others(terrain, story)?;
-        Ok(outcome)
-    }
+/// Runs over a Rove that treats open connections as the settings say; if selected, also without a
+/// tunnel, and with OpenVPN if it is installed.
+///
+/// # Errors
+/// The reason why it could not run.
+pub(super) fn over_outages(
+    stage: &Stage<'_>,
+    terrain: &Terrain,
+    story: Story<'_>,
+) -> anyhow::Result<Outcome> {
+    let mut outcome = on_holding_ground(stage, terrain, hold(stage.settings), &mut *story)?;
+    outcome.baseline = of_others(stage, terrain, story)?;
+    Ok(outcome)
+}
 
-    /// Runs over a Rove that treats open connections this way.
-    ///
-    /// # Errors
-    /// The reason why it could not run.
-    pub(super) fn on_holding_ground(
-        &self,
-        terrain: &Terrain,
-        hold: Hold,
-        story: Story<'_>,
-    ) -> anyhow::Result<Outcome> {
-        let Some(entered) = self.entered else {
-            let held = (hold.in_core(), KEPT_S);
-            return self.in_virtual_time(terrain, StreamsKnown::Direct, held, story);
-        };
-        let setup = Setup { hold, ..Setup::default() };
-        let deploy = |testbed: &_| Deployment::start_with(testbed, self.rove, &setup);
-        self.on_hosts(entered, terrain, &deploy, story)
-    }
+/// Runs over a Rove that treats open connections this way.
+///
+/// # Errors
+/// The reason why it could not run.
+pub(super) fn on_holding_ground(
+    stage: &Stage<'_>,
+    terrain: &Terrain,
+    hold: Hold,
+    story: Story<'_>,
+) -> anyhow::Result<Outcome> {
+    let Some(entered) = stage.entered else {
+        let held = (hold.in_core(), KEPT_S);
+        return stage.in_virtual_time(terrain, StreamsKnown::Direct, held, story);
+    };
+    let setup = Setup { hold, ..Setup::default() };
+    let deploy = |testbed: &_| Deployment::start_with(testbed, stage.rove, &setup);
+    stage.on_hosts(entered, terrain, &deploy, story)
+}
 
-    fn of_others(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Baseline> {
-        let Some(entered) = self.entered else {
-            return Ok(Baseline::None("another program does not run in virtual time".to_owned()));
-        };
-        if self.rove.is_none() {
-            return Ok(Baseline::None("the bare link is what was measured".to_owned()));
-        }
-        if self.control() || !self.settings.flag("baseline") {
-            return Ok(Baseline::None("not asked for".to_owned()));
-        }
-        let mut baselines = BTreeMap::new();
-        (self.tell)("the same without a tunnel");
-        let bare = |testbed: &_| Deployment::start(testbed, None);
-        let bare = self.on_hosts(entered, terrain, &bare, &mut *story)?;
-        baselines.insert("bare".to_owned(), bare.measured);
-        if openvpn_installed().is_ok() {
-            (self.tell)("the same with OpenVPN");
-            let deploy = |testbed: &_| Deployment::start_openvpn(testbed, By::Udp);
-            let openvpn = self.on_hosts(entered, terrain, &deploy, story)?;
-            baselines.insert("openvpn".to_owned(), openvpn.measured);
-        }
-        Ok(Baseline::Measured(baselines))
+fn of_others(stage: &Stage<'_>, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Baseline> {
+    let Some(entered) = stage.entered else {
+        return Ok(Baseline::None("another program does not run in virtual time".to_owned()));
+    };
+    if stage.rove.is_none() {
+        return Ok(Baseline::None("the bare link is what was measured".to_owned()));
     }
+    if stage.control() || !stage.settings.flag("baseline") {
+        return Ok(Baseline::None("not asked for".to_owned()));
+    }
+    let mut baselines = BTreeMap::new();
+    (stage.tell)("the same without a tunnel");
+    let bare = |testbed: &_| Deployment::start(testbed, None);
+    let bare = stage.on_hosts(entered, terrain, &bare, &mut *story)?;
+    baselines.insert("bare".to_owned(), bare.measured);
+    if openvpn_installed().is_ok() {
+        (stage.tell)("the same with OpenVPN");
+        let deploy = |testbed: &_| Deployment::start_openvpn(testbed, By::Udp);
+        let openvpn = stage.on_hosts(entered, terrain, &deploy, story)?;
+        baselines.insert("openvpn".to_owned(), openvpn.measured);
+    }
+    Ok(Baseline::Measured(baselines))
 }
 
 #[cfg(test)]

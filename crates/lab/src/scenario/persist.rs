@@ -6,7 +6,7 @@
 //! whose server sends keepalives as well. All three are real connections at the same time. The
 //! transfers have opposite directions and share nothing.
 
-use super::outage::{BY, CONGESTION, MODE, Outages, acts, congestion, obituary};
+use super::outage::{BY, CONGESTION, MODE, Outages, acts, congestion, obituary, over_outages};
 use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -114,7 +114,7 @@ impl Scenario for Persist {
         let terrain = USUAL.terrain();
         let mut story =
             |ground: &mut dyn Ground, outcome: &mut Outcome| tell(ground, stage, outcome);
-        stage.over_outages(&terrain, &mut story)
+        over_outages(stage, &terrain, &mut story)
     }
 }
 

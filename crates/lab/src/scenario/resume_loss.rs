@@ -80,7 +80,7 @@ impl Scenario for ResumeLoss {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let link = draw.link(&USUAL);
         let mut outcome = stage.on_ground(&link.terrain(), &mut |ground, outcome| {
             tell(ground, stage, (&link, &mut draw), outcome)

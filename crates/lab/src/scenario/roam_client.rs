@@ -192,7 +192,7 @@ impl Scenario for RoamClient {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let distance = Distance::of(stage.settings, &mut draw);
         let mut outcome = stage.on_ground(&distance.terrain, &mut |ground, outcome| {
             let (distance, draw) = (&distance, &mut draw);
@@ -283,7 +283,7 @@ fn tell_of_other(
     pause_ns: u64,
     deploy: &dyn Fn(&Testbed) -> anyhow::Result<Deployment>,
 ) -> anyhow::Result<Values> {
-    let mut draw = stage.draw();
+    let mut draw = Draw::new(stage.seed);
     let outcome = stage.on_hosts(entered, &distance.terrain, deploy, &mut |ground, outcome| {
         let telling = &mut Telling { ground, stage, distance, draw: &mut draw, outcome };
         at_rest(telling.ground, telling.outcome)?;

@@ -141,7 +141,7 @@ impl Scenario for RoamGateway {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let terrain = terrain(stage.settings, &mut draw);
         let mut outcome = stage
             .on_ground(&terrain, &mut |ground, outcome| tell(ground, stage, &mut draw, outcome))?;

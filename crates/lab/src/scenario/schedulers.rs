@@ -6,6 +6,7 @@
 //! slow link and a far fast one. Few datagrams use two equal links, of which the first loses
 //! packets. The share of the first link tells the schedulers apart.
 
+use super::drawn::Draw;
 use super::links::Carried;
 use super::paper::Paper;
 use super::record::Limit;
@@ -191,7 +192,7 @@ impl Scenario for Schedulers {
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let [near, far, equal] = [NEAR, FAR, EQUAL].map(|usual| draw.link(&usual).link());
         draw.report(&mut outcome);
         let unequal = [near, far];

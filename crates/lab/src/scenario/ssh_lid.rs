@@ -7,7 +7,7 @@
 //! gone. Only its clock tells how long that was. Not modelled: the client's kernel stays awake, and
 //! so do its own TCP timers.
 
-use super::outage::{BASELINE, MODE, Outages, obituary, restart_ms};
+use super::outage::{BASELINE, MODE, Outages, obituary, over_outages, restart_ms};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
@@ -81,7 +81,7 @@ impl Scenario for SshLid {
         let terrain = USUAL.terrain();
         let mut story =
             |ground: &mut dyn Ground, outcome: &mut Outcome| tell(ground, stage, outcome);
-        stage.over_outages(&terrain, &mut story)
+        over_outages(stage, &terrain, &mut story)
     }
 }
 

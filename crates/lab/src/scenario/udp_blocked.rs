@@ -9,6 +9,7 @@
 //! at once. There is no MPTCP, and a program starts in no time.
 
 use super::deploy::{Deployment, Setup, Streams};
+use super::drawn::Draw;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::stage::USUALLY;
@@ -129,7 +130,7 @@ impl Scenario for UdpBlocked {
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut all = Outcome::default();
         let mut seen = Seen::default();
-        let mut draw = stage.draw();
+        let mut draw = Draw::new(stage.seed);
         let link = draw.link(&USUAL);
         for cell in cells(stage) {
             let terrain = link.terrain();
