@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking and shows what it prints")]
 
+#[path = "support/rows.rs"]
+mod rows;
+
 use rove_lab::scenario::{SCENARIOS, Scenario};
+use rows::{row, rows};
 use serde_json::Value;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +24,8 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn list_names_every_scenario() {
     let output = lab(&["list"]);
-    assert_eq!(text(&output.stdout), include_str!("golden/list.txt"));
+    let lines = rows().map(|row| format!("{:<17} {}\n", row.name, row.summary));
+    assert_eq!(text(&output.stdout), lines.collect::<String>());
     assert!(output.status.success());
 }
 
@@ -70,73 +75,6 @@ fn run_seeds(scenario: &str, seeds: usize, settings: &[&str]) -> (Vec<Value>, Op
     (objects, output.status.code())
 }
 
-/// Keys of cells that a scenario does not tell in what is short: without losses, of others than
-/// TCP, of recorded networks; and processor time, which virtual time has none of.
-fn not_in_short(scenario: &str) -> &'static [&'static str] {
-    match scenario {
-        "roam-gateway" => &["gateway_cpu_ms"],
-        "symmetric" => {
-            &["of_mqvpn_hybrid_min", "others_share_of_sum_min", "queues_ok", "mptcp_over_tcp_min"]
-        }
-        "subflows" => &["gain_over_tcp_percent"],
-        "split" => &["severe_lossy_mbps_min"],
-        "disconnects" => &["gain_3x15s_percent"],
-        "asymmetric" => &[
-            "others_share_of_sum_min",
-            "queues_ok",
-            "share_of_offered_min",
-            "share_of_offered_lossy_min",
-            "feedback_percent_recorded_max",
-        ],
-        _ => &[],
-    }
-}
-
-/// Settings that make a scenario short.
-fn short(scenario: &str) -> &'static [&'static str] {
-    match scenario {
-        "tunnel" => &["seconds=3"],
-        "roam-client" => &["moves=4", "megabytes=8", "known=2"],
-        "roam-gateway" => &["clients=8"],
-        "blackhole" => &["outage=3", "late=120", "holes=3"],
-        "nat-rebind" => &["changes=12", "idle=4"],
-        "family" => &["moves=4"],
-        "resume-loss" => &["moves=3"],
-        "idle" => &["hours=24"],
-        "restart-gateway" => &["restarts=2"],
-        "subnets" => &[],
-        "hop" => &["hops=4"],
-        "both-move" => &["moves=2"],
-        "udp-blocked" => &["starts=2"],
-        "udp-policed" => &[],
-        "persist" => &["gap=45", "megabytes=10"],
-        "disconnects" => &["outages=1", "seconds=5"],
-        "commute" => &["outages=2"],
-        "ssh-lid" => &["seconds=28800"],
-        "many-flows" => &["connections=100"],
-        "failover" => &["pair=10/20+10/20", "dies=first"],
-        "modes" => &[],
-        "schedulers" => &[],
-        "voip" => &["seconds=10"],
-        // Of 500 packets the 99th percentile is the fifth worst, which is chance; here the tenth.
-        "latency-qos" => &["seconds=20"],
-        "priority" => &["seconds=20"],
-        "subflows" | "mesh" => &["seconds=6", "loss=0"],
-        "split" => &["seconds=6", "links=10/8/0.3+10/12/0.7", "megabytes=2"],
-        "symmetric" => &["seconds=6", "loss=1"],
-        "asymmetric" => &["seconds=6", "loss=bursty"],
-        // Both losses, and others than TCP.
-        "bond" => &["seconds=12", "megabytes=2"],
-        "shared-bottleneck" => &["beside=cubic", "seconds=30"],
-        // By BBR: what controls inside and what controls the path are the likeliest to fight.
-        // Four stories of one cell are chance: they would be 0.7 to 1.1 of a bare one's.
-        "competition" => &["beside=grid", "queue=100", "cc=bbr"],
-        "gso-mangled" => &["seconds=6", "mbps=20"],
-        "random-links" => &["draws=8", "seconds=5"],
-        other => panic!("{other} needs its short settings here"),
-    }
-}
-
 /// Does this to each scenario, on as many processors as there are: it is most of what tests take.
 fn each_scenario(check: impl Fn(&dyn Scenario) + Sync) {
     let (next, check) = (AtomicUsize::new(0), &check);
@@ -153,13 +91,13 @@ fn each_scenario(check: impl Fn(&dyn Scenario) + Sync) {
 fn every_scenario_measures_every_key_in_virtual_time_and_passes() {
     each_scenario(|scenario| {
         let name = scenario.about().name;
-        let (object, status) = run_virtual(name, short(name));
+        let (object, status) = run_virtual(name, row(name).short);
         let verdict = (object["pass"].as_bool(), status);
         assert_eq!(verdict, (Some(true), Some(0)), "{name}: {object}");
         assert_eq!(object["measured"]["alive"], true, "{object}");
         for key in scenario.about().keys {
             let is_told = !object["measured"][key.name].is_null();
-            let expected = !not_in_short(name).contains(&key.name);
+            let expected = !row(name).not_in_short.contains(&key.name);
             assert_eq!(is_told, expected, "{name}: {} of {object}", key.name);
         }
         let known =
@@ -173,44 +111,11 @@ fn every_scenario_measures_every_key_in_virtual_time_and_passes() {
 fn every_control_fails_in_virtual_time_by_what_it_breaks() {
     each_scenario(|scenario| {
         let name = scenario.about().name;
-        let (object, status) = run_virtual(name, &[short(name), &["control=true"]].concat());
+        let (object, status) = run_virtual(name, &[row(name).short, &["control=true"]].concat());
         assert_eq!((object["pass"].as_bool(), status), (Some(false), Some(1)), "{object}");
-        let broken: &[&str] = match name {
-            "tunnel" => &["goodput_over_bare is", "checksum_ok is"],
-            "roam-client" => &["still_ms_median is", "checksum_ok is"],
-            "blackhole" => &["return_ms_max is"],
-            "nat-rebind" | "family" => &["still_ms_median is", "lost_beyond_flight is"],
-            "resume-loss" => &["lost_beyond_flight is"],
-            "idle" => &["lost_afterwards is"],
-            "restart-gateway" => &["back_ms_max is", "lost_beyond_absence is"],
-            "subnets" => &["checksum_ok is"],
-            "hop" => &["still_ms_median is", "lost_packets is"],
-            "roam-gateway" => &["never_back is", "lost_packets is"],
-            "both-move" => &["still_ms_max is", "checksum_ok is"],
-            "udp-blocked" => &["connect_ms is", "transports_ok is"],
-            "udp-policed" => &["policed_share_min is", "transports_ok is"],
-            "persist" => &["died is"],
-            "disconnects" | "commute" => &["goodput_share is", "checksum_ok is"],
-            "ssh-lid" | "many-flows" => &["survived is", "restart_ms_max is"],
-            "failover" => {
-                &["silent_stall_over_ms_max is", "voip_late_packets is", "before_share_min is"]
-            }
-            "modes" => &["backup_after_full_ms is", "single_after_backup_ms is"],
-            "schedulers" => &["rtt_burst_near is", "latency_much_near is", "mistaken is"],
-            "voip" => &["p99_over_idle_ms is", "bulk_share_min is"],
-            "latency-qos" => &["p99_over_idle_ms is", "average_ratio is"],
-            "priority" => &["share_ratio is", "preferred_of_due_min is"],
-            "symmetric" | "asymmetric" | "split" | "subflows" | "mesh" | "bond" => {
-                &["share_of_sum_min is"]
-            }
-            "shared-bottleneck" => &["ratio_to_one_flow is"],
-            "competition" => &["share_of_bare is"],
-            "gso-mangled" => &["goodput_share is"],
-            "random-links" => &["share_of_sum_median is"],
-            other => panic!("{other}: name here what its control breaks"),
-        };
         let reason = object["reason"].as_str().unwrap();
-        assert!(broken.iter().all(|key| reason.contains(key)), "{reason}");
+        let mut broken = row(name).broken.iter().map(|key| format!("{key} is"));
+        assert!(broken.all(|key| reason.contains(&key)), "{reason}");
         assert!(!reason.contains("alive"), "{reason}");
     });
 }
@@ -371,13 +276,11 @@ fn both_links_are_ahead_of_what_the_thesis_compares_them_with() {
 /// What each scenario measures at least is agreed: whoever reads the JSON relies on it.
 #[test]
 fn the_agreed_keys_are_measured() {
-    let agreed = include_str!("golden/keys.txt");
-    let lines: Vec<(&str, &str)> = agreed.lines().filter_map(|l| l.split_once(": ")).collect();
-    assert_eq!(lines.len(), SCENARIOS.len(), "a line for each scenario");
-    for (name, keys) in lines {
-        let scenario = SCENARIOS.iter().find(|scenario| scenario.about().name == name).unwrap();
-        for key in keys.split(", ") {
-            assert!(scenario.about().keys.iter().any(|known| known.name == key), "{name}: {key}");
+    for row in rows() {
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.about().name == row.name).unwrap();
+        for key in row.keys.split(", ") {
+            let known = scenario.about().keys.iter().any(|known| known.name == key);
+            assert!(known, "{}: {key}", row.name);
         }
     }
 }

@@ -5,7 +5,10 @@
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub(crate) mod rows;
+
 use rove_lab::scenario::binary::{Binary, Profile};
+use rows::row;
 use serde_json::Value;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,46 +71,8 @@ pub(crate) fn run(scenario: &str, options: &[&str], settings: &[&str]) -> (Vec<V
 
 /// The settings of a scenario that make it short, over the real binary.
 pub(crate) fn quick(scenario: &str) -> Vec<String> {
-    let short: &[&str] = match scenario {
-        "tunnel" => &["seconds=2"],
-        "roam-client" => &["moves=2", "megabytes=2", "known=1", "baseline=false"],
-        "blackhole" => &["outage=1", "late=0", "holes=1"],
-        "nat-rebind" => &["changes=1", "idle=1"],
-        "family" => &["moves=2"],
-        "resume-loss" | "both-move" => &["moves=1"],
-        "idle" => &["seconds=2", "learning=0", "listening=0"],
-        "restart-gateway" => &["restarts=1"],
-        "subnets" => &["megabytes=8"],
-        "hop" => &["hops=1"],
-        "roam-gateway" => &[],
-        "udp-blocked" => &["starts=1", "cell=only-proxy"],
-        "udp-policed" => &["network=policed", "transfer=down"],
-        "persist" => &["mode=off", "gap=1", "megabytes=10", "baseline=false"],
-        "disconnects" => &["mode=off", "outages=1", "seconds=1", "megabytes=14"],
-        "commute" => &["mode=off", "outages=1", "megabytes=14"],
-        "ssh-lid" => &["mode=off", "seconds=2"],
-        "many-flows" => &["mode=off", "connections=40", "seconds=1"],
-        "symmetric" => {
-            &["rtt=20", "loss=0", "flow=tcp", "seconds=6", "megabytes=2", "compare=none"]
-        }
-        "asymmetric" => &["pair=40/10+10/60", "loss=0", "flow=tcp", "seconds=6", "megabytes=4"],
-        "split" => &["links=10/8/0.3+10/12/0.7", "seconds=6", "megabytes=2"],
-        "subflows" => &["rtt=20", "loss=0", "subflows=2", "seconds=6", "megabytes=2"],
-        "voip" | "priority" => &["seconds=10"],
-        "latency-qos" => &["seconds=10", "links=lossless"],
-        "bond" => &["loss=0", "flow=tcp", "seconds=6", "megabytes=1"],
-        "shared-bottleneck" => &["beside=cubic", "paths=2-links", "seconds=20", "stories=1"],
-        "competition" => &["beside=cubic", "queue=40", "seconds=20", "stories=1"],
-        "gso-mangled" => &["seconds=4", "mbps=20", "to=client", "mangled=every"],
-        "random-links" => &["draws=1", "seconds=4"],
-        "failover" => &["pair=10/20+10/20", "dies=first", "down=1", "up=3"],
-        "modes" => &["by=event"],
-        "schedulers" => &["scheduler=redundant", "seconds=2"],
-        "mesh" => &["links=10/20+10/20+10/20+10/20", "loss=0", "seconds=6", "megabytes=2"],
-        other => panic!("{other} needs its quick settings here"),
-    };
     let more = [format!("rove={}", rove().path.display()), ONCE.to_owned()];
-    short.iter().map(|setting| (*setting).to_owned()).chain(more).collect()
+    row(scenario).quick.iter().map(|setting| (*setting).to_owned()).chain(more).collect()
 }
 
 /// So many stories may be told at a time: each waits for real time more than it computes.
