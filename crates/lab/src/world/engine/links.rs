@@ -1,6 +1,6 @@
 //! What is promised of links that carry together. Bulk data arrives in sequence where the links
-//! lose nothing. A link that dies or is unplugged takes no packet along. When it returns, it carries
-//! its share.
+//! lose nothing. A link that dies or is unplugged takes no packet along. When it returns, it
+//! carries its share.
 //!
 //! What carries together may be one path of each link or several, and a link may be for when no
 //! other carries: then nothing that is much goes by it while another does. Only packets that are
