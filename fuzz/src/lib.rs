@@ -8,8 +8,11 @@
 mod between;
 mod internet;
 mod keyed;
+mod list;
 pub mod mutation;
 pub mod targets;
+
+pub use list::{TARGETS, target};
 
 /// Something that eats hostile bytes.
 #[derive(Clone, Copy, Debug)]
@@ -23,36 +26,4 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// How many mutations of known inputs the replay tries: about a second's worth at most.
     pub mutations: usize,
-}
-
-/// Every target.
-pub const TARGETS: &[Target] = &[
-    targets::bus_answer::TARGET,
-    targets::control::TARGET,
-    targets::control_request::TARGET,
-    targets::data_header::TARGET,
-    targets::dns_answer::TARGET,
-    targets::exchange::TARGET,
-    targets::first_bytes::TARGET,
-    targets::frames::TARGET,
-    targets::handshake::TARGET,
-    targets::http_answer::TARGET,
-    targets::inner_packet::TARGET,
-    targets::invite::TARGET,
-    targets::keyed_client::TARGET,
-    targets::keyed_gateway::TARGET,
-    targets::netlink::TARGET,
-    targets::plan_journal::TARGET,
-    targets::sealed::TARGET,
-    targets::session::TARGET,
-    targets::store_record::TARGET,
-    targets::stream_frames::TARGET,
-    targets::tun_merge::TARGET,
-    targets::tun_split::TARGET,
-    targets::world::TARGET,
-];
-
-/// The target of that name.
-pub fn target(name: &str) -> Option<&'static Target> {
-    TARGETS.iter().find(|target| target.name == name)
 }
