@@ -21,7 +21,7 @@ use crate::run::{cargo, root, run};
 use measure::Figures;
 use place::Place;
 use table::Rounds;
-use tunnels::{Bare, Rove, Tunnel, WireguardGo};
+use tunnels::{Bare, CACHE, Rove, Tunnel, WireguardGo};
 
 /// Rounds when nothing is said; the medians are over these.
 const ROUNDS: u32 = 5;
@@ -37,8 +37,6 @@ const CROWD: usize = 1_000;
 /// Open files that a thousand clients need.
 const FILES: &str = "--nofile=8192:8192";
 
-/// Where built programs are kept between runs.
-const CACHE: &str = "target/bench";
 /// The Go module that pins wireguard-go.
 const MODULE: &str = "bench/wireguard-go";
 

@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::CACHE;
 use super::place::{Host, Place, command, crowd_host, resident_kb};
 use super::programs::{Program, end_all};
 use crate::run::root;
 
+/// Where built programs are kept between runs.
+pub(super) const CACHE: &str = "target/bench";
 /// Rove, as it is unless it is told otherwise.
 pub(super) const OWN: &str = "rove";
 /// The same, doing nothing for open connections.
