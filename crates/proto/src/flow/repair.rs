@@ -58,6 +58,13 @@ impl Flows {
         found.is_some_and(|(segment, flow)| flow.sends_again(left_at, &segment))
     }
 
+    /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
+    pub fn payload(&mut self, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
+        let headers = Headers::parse(head, head.len() + len).ok()?;
+        let segment = Segment::parse(&InnerPacket { headers, pieces: Pieces::whole(head) })?;
+        self.connection(&headers)?.cache.get(segment.seq, len)
+    }
+
     /// The connection of a packet on its way out.
     fn connection(&mut self, headers: &Headers) -> Option<&Connection> {
         let place = self.table.find(&Tuple::of(headers, Direction::Out)?)?;
