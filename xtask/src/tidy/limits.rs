@@ -10,7 +10,8 @@ use super::tree::{Finding, Tree};
 /// Where the limits stand.
 pub(crate) const FILE: &str = "xtask/limits.toml";
 
-/// A limit of lines is a multiple of this: not every line more or less is news.
+/// A limit of lines is a multiple of this and leaves room for half of it: not every line more or
+/// less is news.
 const LINES_STEP: usize = 250;
 
 /// Figures that are zero where no limit stands.
@@ -119,7 +120,8 @@ fn measured(tree: &Tree, limits: &[Limit<'_>]) -> Figures {
 fn tight(figures: &Figures, key: &str) -> Option<usize> {
     let value = figures.get(key)?.value;
     let is_lines = key.starts_with("code.");
-    Some(if is_lines { value.next_multiple_of(LINES_STEP) } else { value })
+    let with_room = (value + LINES_STEP / 2).next_multiple_of(LINES_STEP);
+    Some(if is_lines { with_room } else { value })
 }
 
 /// The limits, and the lines that are neither a limit nor a comment.
