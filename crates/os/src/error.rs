@@ -209,13 +209,16 @@ pub enum Error {
         said: String,
     },
 
-    /// Only some domains are to be asked in the tunnel, and the host's resolver cannot do that.
+    /// Only some domains are to be asked in the tunnel, and the forwarder for that cannot listen.
     #[error(
-        "this host's resolver cannot ask one server for some domains and another for the rest, so \
-         all names are asked where they were: run systemd-resolved, or let a resolver of your own, \
-         such as dnsmasq, ask the gateway's servers for the domains"
+        "Rove cannot listen for DNS queries on a loopback address ({why}), so all names are asked \
+         where they were: if another DNS server has port 53 of all addresses, let it ask the \
+         gateway's servers for the domains, or bind it to its own addresses"
     )]
-    NamesCannotBeSplit,
+    NamesCannotBeSplit {
+        /// The kernel's error.
+        why: String,
+    },
 
     /// The resolver's file cannot be read, written or put back.
     #[error(

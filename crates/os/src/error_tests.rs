@@ -45,7 +45,10 @@ fn every_line_names_cause_and_cure_on_one_line() {
             "--sysctl net.ipv4.conf.all.forwarding=1",
         ),
         (Error::Resolved { said: "no".to_owned() }, "resolvectl status"),
-        (Error::NamesCannotBeSplit, "run systemd-resolved, or let a resolver of your own"),
+        (
+            Error::NamesCannotBeSplit { why: "in use".to_owned() },
+            "let it ask the gateway's servers for the domains",
+        ),
         (
             Error::SecondInstance { dir: PathBuf::from("/etc/rove"), pid: "7".to_owned() },
             "another rove (process 7) already uses /etc/rove: stop it",

@@ -479,6 +479,38 @@ fn a_client_of_root_runs_as_its_own_user_and_changes_the_resolver() {
     });
 }
 
+/// The forwarder of a split tunnel dies with the client, so the small process restores the file.
+#[test]
+fn a_killed_client_of_a_split_tunnel_leaves_names_that_resolve() {
+    in_namespace_of_root("a_killed_client_of_a_split_tunnel_leaves_names_that_resolve", || {
+        let lab = lab_with_user("a killed split tunnel");
+        let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64 \
+                    --dns 10.77.0.1";
+        lab.rove("gateway", line).ok();
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        // A directory that Rove makes belongs to its user.
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        let text = "[client]\nroute = [\"198.51.100.0/24\"]\ndomains = [\"corp.example\"]\n";
+        fs::write(lab.home("client").join("client.toml"), text).unwrap();
+        let before = fs::read_to_string("/etc/resolv.conf").unwrap();
+        let up = lab.rove("client", "up");
+        assert_eq!(up.err, "");
+        up.ok();
+        let now = || fs::read_to_string("/etc/resolv.conf").unwrap();
+        assert!(now().contains("nameserver 127.0.0."), "{}", now());
+        let pid = fs::read_to_string(lab.home("client").join("client.state/lock")).unwrap();
+        assert_is_the_user(pid.trim().parse().unwrap());
+        sh(&format!("kill -KILL {}", pid.trim()));
+        wait_until("the file is restored", || now() == before);
+        lab.rove("client", "up").ok();
+        assert!(now().contains("nameserver 127.0.0."), "{}", now());
+        lab.rove("client", "down").ok();
+        assert_eq!(now(), before);
+    });
+}
+
 /// Somebody stops the small process. No command waits for it, and each names it.
 fn a_stopped_resolver_is_named(lab: &Lab, pid: impl Fn() -> u32, is_ours: impl Fn() -> bool) {
     lab.rove("client", "up").ok();

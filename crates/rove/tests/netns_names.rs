@@ -5,18 +5,23 @@
 mod support;
 
 use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use support::names::{serve_names, serve_zone};
 use support::netns::{
-    Lab, download, edit, in_namespace, own_etc, pattern, serve_pattern, sh, wait_until,
+    Lab, Running, download, edit, in_namespace, own_etc, pattern, serve_pattern, sh, wait_until,
 };
 
 const WEB: &str = "198.51.100.80:80";
 
 const HOSTS: &str = "127.0.0.1 localhost\n192.0.2.1 vpn.example.org\n";
 
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
 fn resolv_conf() -> String {
-    fs::read_to_string("/etc/resolv.conf").unwrap()
+    fs::read_to_string(RESOLV_CONF).unwrap()
 }
 
 /// A gateway that is reached by name.
@@ -60,40 +65,139 @@ fn the_tunnels_name_servers_are_asked_while_it_is_up() {
     });
 }
 
+/// The first address that a program on the client finds for a name.
+fn lookup(name: &str) -> String {
+    sh(&format!(
+        "nsenter --net=/run/netns/client timeout 20 getent ahostsv4 {name} |
+            awk 'NR == 1 {{ print $1 }}'"
+    ))
+    .trim()
+    .to_owned()
+}
+
+const CORP: [(&str, &str); 2] =
+    [("intranet.corp.example", "10.20.0.9"), ("long.corp.example", "10.20.0.10")];
+
+/// A client whose local network has a name server at 203.0.113.254, and a gateway with another.
+fn split_lab(what: &str) -> (Lab, Running, String, PathBuf) {
+    own_etc();
+    fs::write("/etc/hosts", HOSTS).unwrap();
+    let options = "options timeout:1 attempts:2";
+    fs::write(RESOLV_CONF, format!("nameserver 203.0.113.254\nsearch lan.example\n{options}\n"))
+        .unwrap();
+    let lab = Lab::new(what);
+    init(&lab, "--dns 10.77.0.1");
+    let gateway = lab.gateway();
+    let invite = lab.invite("laptop");
+    let config = lab.home("client").join("client.toml");
+    fs::create_dir(lab.home("client")).unwrap();
+    let route = "[client]\nroute = [\"198.51.100.0/24\"]\n";
+    fs::write(&config, format!("{route}domains = [\"corp.example\"]\n")).unwrap();
+    (lab, gateway, invite, config)
+}
+
 #[test]
-fn names_are_not_split_without_a_resolver_that_can() {
-    in_namespace("names_are_not_split_without_a_resolver_that_can", || {
-        own_etc();
-        fs::write("/etc/hosts", HOSTS).unwrap();
-        let lab = Lab::new("split DNS");
-        init(&lab, "--dns 10.20.0.53 fd77::1");
-        let _gateway = lab.gateway();
+fn names_are_split_without_systemd_resolved() {
+    in_namespace("names_are_split_without_systemd_resolved", || {
+        let (lab, gateway, invite, _) = split_lab("split DNS");
+        let inside = serve_zone("gateway", "10.77.0.1:53", &CORP);
+        let outside = [("www.example.com", "192.0.2.80"), ("long.example.com", "192.0.2.81")];
+        let local = serve_zone("router", "203.0.113.254:53", &outside);
+        // Another resolver of this host, which keeps its address.
+        let other = serve_zone("client", "127.0.0.77:53", &[("mine.example.com", "192.0.2.82")]);
         let before = resolv_conf();
-        let invite = lab.invite("laptop");
-        let config = lab.home("client").join("client.toml");
-        fs::create_dir(lab.home("client")).unwrap();
-        let route = "[client]\nroute = [\"198.51.100.0/24\"]\n";
-        fs::write(&config, format!("{route}domains = [\"corp.example\"]\n")).unwrap();
         let up = lab.rove("client", &format!("up {invite}"));
-        let said = "the gateway's name servers are not asked: this host's resolver cannot ask one";
-        assert!(up.err.contains(said), "{}", up.err);
+        assert_eq!(up.err, "");
         up.ok();
-        // Otherwise the gateway would be asked for names of the local network.
+        let text = resolv_conf();
+        let kept = "nameserver 127.0.0.78\nsearch lan.example\noptions timeout:1 attempts:2\n";
+        assert!(text.contains(kept), "{text}");
+        let status = lab.rove("client", "status").ok();
+        assert!(status.contains("dns          10.77.0.1"), "{status}");
+
+        // Long names are asked for twice, over UDP and over TCP.
+        for (name, address) in CORP.into_iter().chain([("INTRANET.Corp.example", "10.20.0.9")]) {
+            assert_eq!(lookup(name), address);
+        }
+        assert!(inside.take().iter().all(|name| name.ends_with("corp.example")));
+        let is_leaked = |name: &String| name.ends_with("corp.example");
+        assert!(!local.take().iter().any(is_leaked));
+        for (name, address) in outside {
+            assert_eq!(lookup(name), address);
+        }
+        assert_eq!(lookup("printer"), "");
+        assert!(local.take().contains(&"printer.lan.example".to_owned()));
+        assert_eq!(inside.take(), [""; 0], "the gateway hears no other name");
+        assert_eq!(other.take(), [""; 0]);
+
+        // Without the gateway, its names are not asked for elsewhere.
+        gateway.kill();
+        assert_eq!(lookup("intranet.corp.example"), "");
+        assert_eq!(lookup("www.example.com"), "192.0.2.80");
+        assert!(!local.take().iter().any(is_leaked));
+        lab.rove("client", "down").ok();
+        assert_eq!(resolv_conf(), before);
+    });
+}
+
+#[test]
+fn split_names_follow_a_move_and_a_crash() {
+    in_namespace("split_names_follow_a_move_and_a_crash", || {
+        let (lab, _gateway, invite, config) = split_lab("split DNS that moves");
+        let _inside = serve_zone("gateway", "10.77.0.1:53", &CORP);
+        sh("ip -n router addr add 203.0.113.253/24 dev to-client");
+        let _here = serve_names("router", "203.0.113.254:53", Ipv4Addr::new(192, 0, 2, 80));
+        let _there = serve_names("router", "203.0.113.253:53", Ipv4Addr::new(192, 0, 2, 90));
+        lab.rove("client", &format!("up {invite}")).ok();
+        assert_eq!(lookup("www.example.com"), "192.0.2.80");
+        // A DHCP client writes the server of another network.
+        let moved = "nameserver 203.0.113.253\noptions timeout:1\n";
+        fs::write(RESOLV_CONF, moved).unwrap();
+        let is_ours = || resolv_conf().contains("nameserver 127.0.0.77\noptions timeout:1\n");
+        wait_until("it is ours again", is_ours);
+        wait_until("the new server is asked", || lookup("www.example.com") == "192.0.2.90");
+        assert_eq!(lookup("intranet.corp.example"), "10.20.0.9");
+        lab.rove("client", "down").ok();
+        assert_eq!(resolv_conf(), moved);
+
+        // After a crash, `up` takes the forwarder over, and `down` restores the file.
+        for next in ["up", "down"] {
+            lab.rove("client", "up").ok();
+            let pid = fs::read_to_string(lab.home("client").join("client.state/lock")).unwrap();
+            sh(&format!("kill -KILL {}", pid.trim()));
+            lab.rove("client", next).ok();
+            assert_eq!(lookup("www.example.com"), "192.0.2.90", "after {next}");
+            lab.rove("client", "down").ok();
+            assert_eq!(resolv_conf(), moved);
+        }
+
+        // Without domains nothing is split, and the file stays.
+        fs::write(&config, "[client]\nroute = [\"198.51.100.0/24\"]\n").unwrap();
+        lab.rove("client", "up").ok();
+        assert_eq!(resolv_conf(), moved);
+        fs::write(&config, "[client]\nroute = [\"::1/128\"]\ndomains = [\"corp example\"]\n")
+            .unwrap();
+        let error = lab.rove("client", "reload").fails();
+        assert!(error.contains("client.toml:3: client.domains: \"corp example\" is no"), "{error}");
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn names_are_not_split_if_another_server_has_every_address() {
+    in_namespace("names_are_not_split_if_another_server_has_every_address", || {
+        let (lab, _gateway, invite, _) = split_lab("no room for split DNS");
+        let _other = serve_names("client", "0.0.0.0:53", Ipv4Addr::new(192, 0, 2, 80));
+        let before = resolv_conf();
+        let up = lab.rove("client", &format!("up {invite}"));
+        assert!(up.err.contains("Rove cannot listen for DNS queries"), "{}", up.err);
+        up.ok();
         assert_eq!(resolv_conf(), before);
         let status = lab.rove("client", "status --json").ok();
         let status: serde_json::Value = serde_json::from_str(&status).unwrap();
         assert_eq!(status["dns"], serde_json::json!([]));
         let way = |to: &str| sh(&format!("ip -n client route get {to}"));
-        assert!(way("10.20.0.53").contains("dev rove0"), "the way to them is the tunnel");
-        assert!(way("10.20.0.54").contains("dev to-router"));
-
-        fs::write(&config, route).unwrap();
-        lab.rove("client", "reload").ok();
-        assert_eq!(resolv_conf(), before);
-        assert!(way("10.20.0.53").contains("dev to-router"));
-        fs::write(&config, format!("{route}domains = [\"corp example\"]\n")).unwrap();
-        let error = lab.rove("client", "reload").fails();
-        assert!(error.contains("client.toml:3: client.domains: \"corp example\" is no"), "{error}");
+        assert!(way("10.77.0.1").contains("dev rove0"), "the way to it is the tunnel");
         lab.rove("client", "down").ok();
     });
 }

@@ -3,6 +3,9 @@
 //! Rove's text carries what it replaced, as comments behind its own lines, and a checksum. So the
 //! original lies where only root may write, and whoever restores it needs no word of the node.
 //!
+//! While the file names the forwarder of a split tunnel, the original's search list and options
+//! stay in effect: names of the local network resolve as before.
+//!
 //! It is restored only if the file is still as Rove wrote it: a later change by a DHCP client or a
 //! person is newer and stays. A symbolic link is replaced by a file. If the link's directory cannot
 //! be changed, as on hosts with a read-only /etc, Rove writes the file that the link leads to.
@@ -15,7 +18,7 @@ use std::{
     ffi::CString,
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Seek as _, Write as _},
-    net::{SocketAddr, SocketAddrV6},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV6},
     os::unix::{
         ffi::OsStrExt as _,
         fs::{OpenOptionsExt, PermissionsExt, symlink},
@@ -33,11 +36,25 @@ const LEN_MAX: u64 = 64 << 10;
 const SERVERS_MAX: usize = 3;
 /// Domains that it tries (MAXDNSRCH); newer ones try more.
 const SEARCH_MAX: usize = 6;
+/// How the lines of an original begin that hold beside the forwarder, too.
+const KEPT: [&str; 4] = ["search", "domain", "options", "sortlist"];
+/// Bytes of these lines that are kept. Both lists fit into the room that [`carried`] leaves.
+const KEPT_LEN_MAX: usize = 8 << 10;
+
+/// The servers that the file names.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named<'a> {
+    /// The tunnel's, for all names.
+    Tunnel(&'a Dns),
+    /// The forwarder that splits names.
+    Forwarder(Ipv4Addr),
+}
 
 /// Whether the file is as Rove wrote it for these settings.
-pub(super) fn is_in_place(dns: &Dns, path: &Path) -> Result<bool, Error> {
+pub(super) fn is_in_place(named: Named<'_>, path: &Path) -> Result<bool, Error> {
     let text = read(path).map_err(|error| failed("read", path, error))?;
-    Ok(text.as_deref().and_then(carried::read).is_some_and(|ours| ours.lines == lines(dns)))
+    let ours = text.as_deref().and_then(carried::read);
+    Ok(ours.is_some_and(|ours| ours.lines == lines(named, &replaced(path, &ours.original))))
 }
 
 /// Whether the file can be read, as it must be before it is replaced.
@@ -47,10 +64,10 @@ pub(super) fn check(path: &Path) -> Result<(), Error> {
 
 /// Writes the settings, and behind them what they replace: the present file, or what a text of
 /// Rove's in its place has replaced.
-pub(super) fn install(dns: &Dns, path: &Path) -> Result<(), Error> {
+pub(super) fn install(named: Named<'_>, path: &Path) -> Result<(), Error> {
     let path = &*place(path);
     let original = original(path).map_err(|error| failed("read", path, error))?;
-    let text = carried::write(&lines(dns), &original);
+    let text = carried::write(&lines(named, &replaced(path, &original)), &original);
     write(path, &text, 0o644).map_err(|error| failed("write", path, error))
 }
 
@@ -70,21 +87,30 @@ pub(super) fn remove(path: &Path) -> Result<(), Error> {
 /// The servers of the original while Rove's text is in its place, else those of the present file.
 pub(super) fn servers(path: &Path) -> Vec<SocketAddr> {
     let now = read(path).ok().flatten().unwrap_or_default();
-    let text = match carried::read(&now).map(|ours| ours.original) {
-        None => now,
-        Some(Original::File { text, mode: _ }) => text,
-        Some(Original::Missing) => Vec::new(),
-        Some(Original::Link(target)) => {
-            let target = path.parent().unwrap_or(path).join(target);
-            read(&target).ok().flatten().unwrap_or_default()
-        }
+    let text = match carried::read(&now) {
+        None => String::from_utf8_lossy(&now).into_owned(),
+        Some(ours) => replaced(path, &ours.original),
     };
-    String::from_utf8_lossy(&text)
-        .lines()
+    text.lines()
         .filter_map(|line| line.trim().strip_prefix("nameserver"))
         .filter_map(|server| parse_server(server.trim()))
         .take(SERVERS_MAX)
         .collect()
+}
+
+/// The text that resolvers would read at `path` without Rove's.
+fn replaced(path: &Path, original: &Original) -> String {
+    let linked;
+    let text = match original {
+        Original::Missing => return String::new(),
+        Original::File { text, mode: _ } => text,
+        Original::Link(target) => {
+            let target = path.parent().unwrap_or(path).join(target);
+            linked = read(&target).ok().flatten().unwrap_or_default();
+            &linked
+        }
+    };
+    String::from_utf8_lossy(text).into_owned()
 }
 
 /// An address in the form of resolv.conf(5). A link-local address names its link, as in
@@ -97,8 +123,12 @@ fn parse_server(text: &str) -> Option<SocketAddr> {
     Some(SocketAddrV6::new(address.parse().ok()?, PORT, 0, index).into())
 }
 
-/// The lines that resolvers read.
-fn lines(dns: &Dns) -> String {
+/// The lines that resolvers read, in place of the text `original`.
+fn lines(named: Named<'_>, original: &str) -> String {
+    let dns = match named {
+        Named::Tunnel(dns) => dns,
+        Named::Forwarder(address) => return forwarder_lines(address, original),
+    };
     let mut text = String::new();
     for server in dns.servers.iter().take(SERVERS_MAX) {
         text.push_str(&format!("nameserver {server}\n"));
@@ -106,6 +136,18 @@ fn lines(dns: &Dns) -> String {
     if !dns.domains.is_empty() {
         let domains: Vec<&str> = dns.domains.iter().take(SEARCH_MAX).map(String::as_str).collect();
         text.push_str(&format!("search {}\n", domains.join(" ")));
+    }
+    text
+}
+
+fn forwarder_lines(address: Ipv4Addr, original: &str) -> String {
+    let mut text = format!("nameserver {address}\n");
+    let is_kept =
+        |line: &&str| line.split_whitespace().next().is_some_and(|keyword| KEPT.contains(&keyword));
+    for line in original.lines().filter(is_kept) {
+        if text.len() + line.len() < KEPT_LEN_MAX {
+            text.push_str(&format!("{}\n", line.trim()));
+        }
     }
     text
 }

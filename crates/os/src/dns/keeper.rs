@@ -5,7 +5,8 @@
 //! root and gives up everything else. It has no capability, and Landlock limits its writing to the
 //! resolver's files. It does two things on one host: it installs the name servers of a plan, and it
 //! restores the old ones. It trusts no request: it checks the values of each as [`crate::plan`]
-//! checks them, and restores only what it finds in a file that root alone may write.
+//! checks them, and restores only what it finds in a file that root alone may write. If the node
+//! dies while resolv.conf names its forwarder, which died with it, the process restores the file.
 //!
 //! Limits: each node process has one, because the user is a property of the process. It ends with
 //! the node. If somebody kills it, it cannot be started again, as nobody but root could, and a
@@ -208,18 +209,34 @@ fn confine(places: &Places) -> io::Result<()> {
 }
 
 fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
-    loop {
-        let (number, request): (u64, Request) = receive(stream)?;
+    let mut split = None;
+    let ended = loop {
+        let received: io::Result<(u64, Request)> = receive(stream);
+        let (number, request) = match received {
+            Ok(received) => received,
+            Err(error) => break error,
+        };
         let done = match request {
             Request::Install { device, dns, way } => check(&device)
                 .and_then(|()| dns.check())
+                .and_then(|()| way.check())
+                .inspect(|()| split = way.names_forwarder().then(|| (device.clone(), way)))
                 .and_then(|()| super::install_here(&device, &dns, way, places)),
             Request::Remove { device, way } => {
+                split = None;
                 check(&device).and_then(|()| super::remove_here(&device, way, places))
             }
         };
-        send(stream, &(number, done.map_or_else(tell, |()| Reply::Done)))?;
+        let reply = done.map_or_else(tell, |()| Reply::Done);
+        if let Err(error) = send(stream, &(number, reply)) {
+            break error;
+        }
+    };
+    if let Some((device, way)) = split {
+        // Nobody is left to hear of a failure.
+        let _ = super::remove_here(&device, way, places);
     }
+    Err(ended)
 }
 
 fn check(device: &str) -> Result<(), Error> {

@@ -4,18 +4,18 @@
 //! is applied when.
 
 use super::{
-    Flows, Places, excluded,
+    Flows, excluded,
     item::Item,
     journal::{Before, Entry},
     routing, sysctl,
 };
-use crate::{dns, error::Error, mptcp::PathManager, netlink::Netlink, nft};
+use crate::{dns::NameServers, error::Error, mptcp::PathManager, netlink::Netlink, nft};
 
 /// Makes the change. `flows` are those from before the guard.
 pub(super) fn install(
     netlink: &mut Netlink,
     entry: &Entry,
-    places: &Places,
+    names: &mut NameServers,
     flows: Option<&Flows>,
 ) -> Result<(), Error> {
     match &entry.item {
@@ -38,7 +38,7 @@ pub(super) fn install(
         Item::Gateway(gate) => nft::install_gateway(gate),
         Item::Rule { v6, kind } => routing::add_rule(netlink, *v6, *kind),
         Item::Dns { device, dns } => match &entry.before {
-            Before::Dns(way) => dns::install(device, dns, *way, places),
+            Before::Dns(way) => names.install(device, dns, *way),
             Before::Nothing | Before::Sysctl(_) | Before::Limit(_) => Ok(()),
         },
     }
@@ -56,7 +56,11 @@ fn with_subflows(ask: impl FnOnce(&mut PathManager) -> Result<(), Error>) -> Res
 }
 
 /// Undoes the change, but no value that somebody else changed since.
-pub(super) fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
+pub(super) fn remove(
+    netlink: &mut Netlink,
+    entry: &Entry,
+    names: &mut NameServers,
+) -> Result<(), Error> {
     match (&entry.item, &entry.before) {
         (Item::KillSwitch(_), _) => nft::remove_kill_switch(),
         (Item::Guard(_), _) => nft::remove_guard(),
@@ -81,7 +85,7 @@ pub(super) fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> R
         }),
         (Item::Gateway(_), _) => nft::remove_gateway(),
         (Item::Rule { v6, kind }, _) => routing::remove_rule(netlink, *v6, *kind),
-        (Item::Dns { device, .. }, Before::Dns(way)) => dns::remove(device, *way, places),
+        (Item::Dns { device, .. }, Before::Dns(way)) => names.remove(device, *way),
         (Item::Sysctl { .. } | Item::MptcpLimit(..) | Item::Dns { .. }, _) => Ok(()),
     }
 }

@@ -234,8 +234,8 @@ pub struct Dns {
     pub servers: Vec<IpAddr>,
     /// Domains that they are asked for. With `all`, the domains are tried for short names.
     pub domains: Vec<String>,
-    /// Ask them for every other name, too. Without this the host needs systemd-resolved, because
-    /// resolv.conf(5) knows no split: [`Applier::dns_refused`] says so.
+    /// Ask them for every other name, too. Without this, and without systemd-resolved, the applier
+    /// runs a DNS forwarder, because resolv.conf(5) knows no split.
     pub all: bool,
 }
 

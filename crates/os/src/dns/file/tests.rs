@@ -46,7 +46,7 @@ fn dns(server: &str) -> Dns {
 fn a_file_comes_back_with_its_permissions_and_no_other_bit_of_its_mode() {
     let host = Host::with_file();
     fs::set_permissions(&host.path, fs::Permissions::from_mode(0o6640)).unwrap();
-    install(&dns("10.7.0.1"), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
     let text = host.text();
     assert!(text.contains("\nnameserver 10.7.0.1\nsearch corp.example\n"), "{text}");
     assert!(!text.contains("\nnameserver 192.0.2.1"), "{text}");
@@ -63,7 +63,7 @@ fn a_link_comes_back_as_a_link_and_its_target_is_not_touched() {
     let target = host.path.with_file_name("stub-resolv.conf");
     fs::write(&target, ORIGINAL).unwrap();
     symlink("stub-resolv.conf", &host.path).unwrap();
-    install(&dns("10.7.0.1"), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
     assert_eq!(fs::read_to_string(&target).unwrap(), ORIGINAL);
     remove(&host.path).unwrap();
     assert_eq!(fs::read_link(&host.path).unwrap(), PathBuf::from("stub-resolv.conf"));
@@ -72,7 +72,7 @@ fn a_link_comes_back_as_a_link_and_its_target_is_not_touched() {
 #[test]
 fn where_nothing_was_nothing_stays() {
     let host = Host::new();
-    install(&dns("10.7.0.1"), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
     remove(&host.path).unwrap();
     assert!(!host.path.exists());
     remove(&host.path).unwrap();
@@ -81,11 +81,11 @@ fn where_nothing_was_nothing_stays() {
 #[test]
 fn what_somebody_else_wrote_is_kept() {
     let host = Host::with_file();
-    install(&dns("10.7.0.1"), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
     let theirs = ["nameserver 198.51.100.1\n".to_owned(), host.text() + "options edns0\n"];
     for theirs in theirs {
         fs::write(&host.path, &theirs).unwrap();
-        assert!(!is_in_place(&dns("10.7.0.1"), &host.path).unwrap());
+        assert!(!is_in_place(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap());
         remove(&host.path).unwrap();
         assert_eq!(host.text(), theirs);
     }
@@ -95,9 +95,9 @@ fn what_somebody_else_wrote_is_kept() {
 fn new_settings_keep_the_first_original() {
     let host = Host::with_file();
     for server in ["10.7.0.1", "10.7.0.2", "10.7.0.2"] {
-        install(&dns(server), &host.path).unwrap();
-        assert!(is_in_place(&dns(server), &host.path).unwrap());
-        assert!(!is_in_place(&dns("10.7.0.3"), &host.path).unwrap());
+        install(Named::Tunnel(&dns(server)), &host.path).unwrap();
+        assert!(is_in_place(Named::Tunnel(&dns(server)), &host.path).unwrap());
+        assert!(!is_in_place(Named::Tunnel(&dns("10.7.0.3")), &host.path).unwrap());
     }
     remove(&host.path).unwrap();
     assert_eq!(host.text(), ORIGINAL);
@@ -106,9 +106,9 @@ fn new_settings_keep_the_first_original() {
 #[test]
 fn what_came_between_two_settings_is_the_new_original() {
     let host = Host::with_file();
-    install(&dns("10.7.0.1"), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
     fs::write(&host.path, "nameserver 198.51.100.1\n").unwrap();
-    install(&dns("10.7.0.2"), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.2")), &host.path).unwrap();
     remove(&host.path).unwrap();
     assert_eq!(host.text(), "nameserver 198.51.100.1\n");
 }
@@ -118,23 +118,38 @@ fn the_longest_original_comes_back_and_a_longer_one_is_left_alone() {
     let host = Host::new();
     let longest = "\n".repeat(64 << 10);
     fs::write(&host.path, &longest).unwrap();
-    install(&dns("10.7.0.1"), &host.path).unwrap();
-    install(&dns("10.7.0.2"), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.2")), &host.path).unwrap();
     remove(&host.path).unwrap();
     assert!(host.text() == longest);
     fs::write(&host.path, longest + "\n").unwrap();
-    install(&dns("10.7.0.1"), &host.path).unwrap_err();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap_err();
 }
 
 #[test]
 fn the_servers_are_those_that_somebody_else_wrote_last() {
     let host = Host::with_file();
     let at = |server: &str| SocketAddr::new(server.parse().unwrap(), PORT);
-    install(&dns("10.7.0.1"), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
     assert_eq!(servers(&host.path), [at("192.0.2.1")]);
     // A DHCP client on another network, before anybody put ours back.
     let text = "nameserver 2001:db8::53\nnameserver fe80::1%lo\nnameserver fe80::1%nowhere\n";
     fs::write(&host.path, text).unwrap();
     let neighbour = SocketAddrV6::new("fe80::1".parse().unwrap(), PORT, 0, 1);
     assert_eq!(servers(&host.path), [at("2001:db8::53"), neighbour.into()]);
+}
+
+#[test]
+fn a_forwarder_keeps_the_search_list_and_the_options() {
+    let host = Host::new();
+    let original = "# by hand\nnameserver 192.0.2.1\nsearch lan.example\n options edns0 \nfamily\n";
+    fs::write(&host.path, original).unwrap();
+    let named = Named::Forwarder(Ipv4Addr::new(127, 0, 0, 77));
+    install(named, &host.path).unwrap();
+    let lines = "nameserver 127.0.0.77\nsearch lan.example\noptions edns0\n# The original";
+    assert!(host.text().contains(lines), "{}", host.text());
+    assert!(is_in_place(named, &host.path).unwrap());
+    assert_eq!(servers(&host.path), ["192.0.2.1:53".parse().unwrap()]);
+    remove(&host.path).unwrap();
+    assert_eq!(host.text(), original);
 }

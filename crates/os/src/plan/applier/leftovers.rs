@@ -46,7 +46,7 @@ impl Applier {
                 (Item::Sysctl { .. } | Item::MptcpLimit(..) | Item::Subflow(_), _) => {}
                 (Item::Dns { dns, .. }, Before::Dns(way)) => {
                     found.other |= *way == dns::Way::Resolved
-                        || dns::is_in_place(dns, *way, &self.places).unwrap_or(true);
+                        || self.names.is_in_place(dns, *way).unwrap_or(true);
                 }
                 (item, _) if !item.filter_tables().is_empty() => {
                     let listing = nft::listing(item.filter_tables(), nft::Sets::Left);

@@ -27,7 +27,7 @@ use super::{
     sysctl,
 };
 use crate::{
-    dns,
+    dns::{self, NameServers},
     error::Error,
     links::{self, Link},
     mptcp::PathManager,
@@ -43,7 +43,7 @@ use crate::{
 /// without a moment's absence.
 #[derive(Debug)]
 pub struct Applier {
-    places: Places,
+    names: NameServers,
     journal: Journal,
     /// Everything that may be in place, in the order in which it was put there.
     entries: Vec<Held>,
@@ -85,7 +85,7 @@ impl Applier {
             entries.insert(0, Held::new(Entry { item: closed, before: Before::Nothing }, false));
         }
         Ok(Self {
-            places,
+            names: NameServers::new(places),
             journal,
             entries,
             rebooted,
@@ -276,7 +276,7 @@ impl Applier {
     /// Makes the change of the entry `at`. The first `count` entries are those of the plan.
     fn install(&mut self, netlink: &mut Netlink, at: usize, count: usize) -> Result<(), Error> {
         self.read_older(at, count);
-        install(netlink, &self.entries[at].entry, &self.places, self.older.flows())
+        install(netlink, &self.entries[at].entry, &mut self.names, self.older.flows())
     }
 
     /// Reads the host's sockets, if the entry `at` is a guard that does not know them.
@@ -439,7 +439,7 @@ impl Applier {
         let inside = self.entries.iter().find_map(|held| {
             if let Item::Dns { dns, .. } = &held.entry.item { Some(dns) } else { None }
         });
-        dns::outside_servers(inside, &self.places)
+        self.names.outside(inside)
     }
 
     /// Networks that were reached before the last plan, and are not while it is applied.
@@ -529,15 +529,15 @@ impl Applier {
     }
 
     /// The entry for `item`, with what it replaces: what was there before Rove, not before now.
-    fn prepare(&self, item: Item) -> Result<Held, Error> {
+    fn prepare(&mut self, item: Item) -> Result<Held, Error> {
         let old = self.entries.iter().find(|held| held.entry.item.same_place(&item));
         let confirmed = old.is_some_and(|old| old.confirmed && old.entry.item == item);
         let before = match (&item, old.map(|old| &old.entry.before)) {
             (Item::Dns { dns, .. }, Some(Before::Dns(_))) if !confirmed => {
-                Before::Dns(dns::way(dns, &self.places)?)
+                Before::Dns(self.names.way(dns)?)
             }
             (_, Some(before)) => before.clone(),
-            (Item::Dns { dns, .. }, None) => Before::Dns(dns::way(dns, &self.places)?),
+            (Item::Dns { dns, .. }, None) => Before::Dns(self.names.way(dns)?),
             (Item::Sysctl { key, .. }, None) => Before::Sysctl(
                 sysctl::read(key)
                     .map_err(|error| Error::os(format!("read the setting {key}"), error))?,

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use super::Applier;
 use crate::{
-    dns,
     error::Error,
     netlink::Netlink,
     nft,
@@ -142,7 +141,7 @@ impl Applier {
     fn find_dns_way(&mut self, at: usize) -> Result<(), Error> {
         let entry = &self.entries[at].entry;
         if let (Item::Dns { dns, .. }, &Before::Dns(before)) = (&entry.item, &entry.before) {
-            let way = dns::way(dns, &self.places)?;
+            let way = self.names.way(dns)?;
             if way != before {
                 self.entries[at].entry.before = Before::Dns(way);
                 self.store()?;
@@ -153,7 +152,7 @@ impl Applier {
 
     /// Whether an item is in place now.
     fn standing(&mut self, at: usize, present: &Present) -> Result<Standing, Error> {
-        let places = &self.places;
+        let names = &self.names;
         let held = &mut self.entries[at];
         let tables = held.entry.item.filter_tables();
         if !tables.is_empty() {
@@ -171,7 +170,7 @@ impl Applier {
         }
         Ok(match (&held.entry.item, &held.entry.before) {
             (Item::Dns { dns, .. }, Before::Dns(way))
-                if held.is_stale || !dns::is_in_place(dns, *way, places)? =>
+                if held.is_stale || !names.is_in_place(dns, *way)? =>
             {
                 Standing::Changed
             }

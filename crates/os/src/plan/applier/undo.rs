@@ -148,7 +148,7 @@ impl Applier {
             let entry = &self.entries[at].entry;
             // A change that was never made may need a program that is missing to be undone.
             let is_made = self.entries[at].tried;
-            match if is_made { remove(netlink, entry, &self.places) } else { Ok(()) } {
+            match if is_made { remove(netlink, entry, &mut self.names) } else { Ok(()) } {
                 Ok(()) => drop(self.entries.remove(at)),
                 Err(error) => result = result.and(Err(error)),
             }

@@ -1,0 +1,147 @@
+//! A DNS forwarder on a loopback address, for a split tunnel on a host without systemd-resolved.
+//!
+//! resolv.conf(5) cannot name one server for some domains and another server for the rest, so it
+//! names this forwarder. Names of the tunnel's domains go to the gateway's servers. All other names
+//! go to the servers of this host's links, beside the tunnel ([`servers`]). UDP and TCP queries are
+//! forwarded alike.
+//!
+//! It reads the question of a query and compares it with the question of the answer. It refuses to
+//! know what an answer says: EDNS options, truncation and errors pass through. It has no cache and
+//! needs no privilege but a port below 1024.
+//!
+//! An answer counts only if it comes from the server that was asked, to a random port, with a
+//! random identifier and the same question. A server that does not answer within [`RETRY`], or
+//! refuses, is followed by the next one.
+//!
+//! Bounds: [`PENDING_MAX`](datagrams::PENDING_MAX) UDP queries and
+//! [`STREAMS_MAX`](streams::STREAMS_MAX) TCP connections at once. Further ones are dropped.
+//! Limit: only programs that read resolv.conf find it, and it listens on IPv4 alone.
+
+mod datagrams;
+mod message;
+mod servers;
+mod streams;
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
+    os::unix::net::UnixStream,
+    path::Path,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use socket2::{Domain, Socket, Type};
+
+use self::servers::Servers;
+use crate::{names::PORT, plan::Dns, random};
+
+/// The addresses that are tried, the last byte of 127.0.0.x. Well-known resolvers use 1, 11, 53 and
+/// 54 there.
+const LAST_BYTES: std::ops::RangeInclusive<u8> = 77..=92;
+/// How long a server has before the next one is asked. The C library waits 5 s for the forwarder.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long a query is remembered in all.
+const QUERY_TIME: Duration = Duration::from_secs(6);
+/// Bytes of the longest message (RFC 1035 section 4.2.2).
+const MESSAGE_LEN_MAX: usize = u16::MAX as usize;
+
+/// A running forwarder. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    address: Ipv4Addr,
+    servers: Arc<Servers>,
+    /// Wakes the thread. It ends when this end is closed.
+    awake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Forwarder {
+    /// Begins to listen on the first free address that no line of `resolv_conf` names.
+    ///
+    /// # Errors
+    /// The kernel's for the last address, for example if another server has port 53 of all
+    /// addresses.
+    pub(super) fn start(resolv_conf: &Path) -> io::Result<Self> {
+        Self::start_at(resolv_conf, PORT)
+    }
+
+    fn start_at(resolv_conf: &Path, port: u16) -> io::Result<Self> {
+        let named = super::file::servers(resolv_conf);
+        let is_named = |address: &Ipv4Addr| named.iter().any(|server| server.ip() == *address);
+        let candidates = LAST_BYTES.map(|last| Ipv4Addr::new(127, 0, 0, last));
+        let mut last_error = io::Error::from(io::ErrorKind::AddrInUse);
+        for address in candidates.filter(|address| !is_named(address)) {
+            match listen(SocketAddr::new(address.into(), port)) {
+                Ok(sockets) => return Self::run(address, sockets, resolv_conf),
+                Err(error) => last_error = error,
+            }
+        }
+        Err(last_error)
+    }
+
+    fn run(
+        address: Ipv4Addr,
+        (datagrams, streams): (UdpSocket, TcpListener),
+        resolv_conf: &Path,
+    ) -> io::Result<Self> {
+        let servers = Arc::new(Servers::new(address, resolv_conf));
+        let (awake, wakes) = UnixStream::pair()?;
+        let asked = Arc::clone(&servers);
+        let serve = move || datagrams::serve(&datagrams, &streams, &wakes, &asked);
+        let thread = thread::Builder::new().name("dns-forwarder".to_owned()).spawn(serve)?;
+        Ok(Self { address, servers, awake: Some(awake), thread: Some(thread) })
+    }
+
+    /// The address that resolv.conf has to name.
+    pub(super) fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Sends names of these domains to these servers from now on.
+    pub(super) fn set(&self, dns: &Dns) {
+        self.servers.set(dns);
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        self.servers.stop();
+        drop(self.awake.take());
+        // A panic of the thread was reported when it happened.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Both sockets. Neither shares its port, so a server that is there already refuses them.
+fn listen(at: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+    let stream = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
+    // Only for addresses whose last connection closed a moment ago (socket(7)).
+    stream.set_reuse_address(true)?;
+    stream.bind(&at.into())?;
+    stream.listen(streams::BACKLOG)?;
+    stream.set_nonblocking(true)?;
+    let datagrams = UdpSocket::bind(at)?;
+    datagrams.set_nonblocking(true)?;
+    Ok((datagrams, stream.into()))
+}
+
+/// A fresh identifier for a query.
+fn identifier() -> io::Result<[u8; message::ID_LEN]> {
+    let mut id = [0; message::ID_LEN];
+    random::fill(&mut id).map_err(io::Error::other)?;
+    Ok(id)
+}
+
+/// Whether a query may come from this address. The kernel lets no other machine send to 127.0.0.0/8
+/// unless it is told to (`route_localnet`).
+fn is_local(from: &SocketAddr) -> bool {
+    match from.ip() {
+        IpAddr::V4(from) => from.is_loopback(),
+        IpAddr::V6(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
