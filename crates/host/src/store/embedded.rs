@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use redb::{TableDefinition, TableError};
 use rove_os::plain;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::{Ends, Records, Store, StoreError, Table, Write};
@@ -34,6 +36,18 @@ struct About {
     role: String,
 }
 
+/// Renames a file, but replaces none (renameat2(2), RENAME_NOREPLACE). A file system without that
+/// gets a second name for the file, which replaces none either.
+fn move_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        }
+        moved => Ok(moved?),
+    }
+}
+
 /// A redb file.
 pub struct EmbeddedStore {
     path: PathBuf,
@@ -46,18 +60,19 @@ type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 impl EmbeddedStore {
     /// A new store for `role` at `path`, where no file may be. It is made beside its place, so that
-    /// a full disk or a crash leaves no part of a store there.
+    /// a full disk or a crash leaves no part of a store there. Of two processes that do so at once,
+    /// one fails.
     pub fn create(path: &Path, role: &str) -> Result<Self, StoreError> {
         if fs::symlink_metadata(path).is_ok() {
             return Err(system(path, io::Error::from(io::ErrorKind::AlreadyExists)));
         }
         let mut beside = path.as_os_str().to_owned();
-        beside.push(".made");
+        beside.push(format!(".made-{}", std::process::id()));
         let beside = PathBuf::from(beside);
-        // A crash may have left it there.
+        // A crash of an earlier process with this number may have left it there.
         let _ = fs::remove_file(&beside);
         let made = Self::make(&beside, role).and_then(|store| {
-            fs::rename(&beside, path).map_err(|cause| system(path, cause))?;
+            move_to_free(&beside, path).map_err(|cause| system(path, cause))?;
             files::sync_parent(path).map_err(|cause| system(path, io::Error::other(cause)))?;
             Ok(Self { path: path.to_owned(), ..store })
         });

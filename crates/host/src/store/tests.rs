@@ -136,3 +136,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn of_two_stores_that_are_made_at_once_one_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let path = dir.path().join(format!("store-{round}"));
+        let (other, go) = (dir.path().join("other"), std::sync::Barrier::new(2));
+        fs::write(&other, "").unwrap();
+        // Another process finishes its store while this one makes its own.
+        let is_made = std::thread::scope(|scope| {
+            let linked = scope.spawn(|| {
+                go.wait();
+                fs::hard_link(&other, &path).is_ok()
+            });
+            go.wait();
+            let made = EmbeddedStore::create(&path, ROLE).is_ok();
+            (made, linked.join().unwrap())
+        });
+        assert!(is_made.0 != is_made.1, "{is_made:?}");
+        assert_eq!(fs::read(&path).unwrap().is_empty(), is_made.1);
+    }
+}
