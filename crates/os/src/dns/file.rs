@@ -6,6 +6,9 @@
 //! While the file names the forwarder of a split tunnel, the original's search list and options
 //! stay in effect: names of the local network resolve as before.
 //!
+//! A text that somebody made from Rove's, for example with an editor, is no original: it names the
+//! tunnel's servers. In its place the original of before is kept, which [`Replaced`] remembers.
+//!
 //! It is restored only if the file is still as Rove wrote it: a later change by a DHCP client or a
 //! person is newer and stays. A symbolic link is replaced by a file. If the link's directory cannot
 //! be changed, as on hosts with a read-only /etc, Rove writes the file that the link leads to.
@@ -50,6 +53,22 @@ pub(super) enum Named<'a> {
     Forwarder(Ipv4Addr),
 }
 
+/// The original that this process replaced last.
+#[derive(Debug, Default)]
+pub(super) struct Replaced(Option<Original>);
+
+impl Replaced {
+    /// The original behind what is there now.
+    fn original(&self, found: Original) -> Original {
+        let is_made_of_ours =
+            matches!(&found, Original::File { text, .. } if carried::is_made_of_ours(text));
+        match &self.0 {
+            Some(before) if is_made_of_ours => before.clone(),
+            Some(_) | None => found,
+        }
+    }
+}
+
 /// Whether the file is as Rove wrote it for these settings.
 pub(super) fn is_in_place(named: Named<'_>, path: &Path) -> Result<bool, Error> {
     let text = read(path).map_err(|error| failed("read", path, error))?;
@@ -64,19 +83,27 @@ pub(super) fn check(path: &Path) -> Result<(), Error> {
 
 /// Writes the settings, and behind them what they replace: the present file, or what a text of
 /// Rove's in its place has replaced.
-pub(super) fn install(named: Named<'_>, path: &Path) -> Result<(), Error> {
+pub(super) fn install(
+    named: Named<'_>,
+    path: &Path,
+    replaced_last: &mut Replaced,
+) -> Result<(), Error> {
     let path = &*place(path);
     let original = original(path).map_err(|error| failed("read", path, error))?;
+    let original = replaced_last.original(original);
+    replaced_last.0 = Some(original.clone());
     let text = carried::write(&lines(named, &replaced(path, &original)), &original);
     write(path, &text, 0o644).map_err(|error| failed("write", path, error))
 }
 
 /// Puts the original back, unless somebody else has written since.
-pub(super) fn remove(path: &Path) -> Result<(), Error> {
+pub(super) fn remove(path: &Path, replaced_last: &Replaced) -> Result<(), Error> {
     let path = &*place(path);
-    let text = read(path).map_err(|error| failed("read", path, error))?;
-    let Some(ours) = text.as_deref().and_then(carried::read) else { return Ok(()) };
-    let restored = match ours.original {
+    let text = read(path).map_err(|error| failed("read", path, error))?.unwrap_or_default();
+    let before = replaced_last.0.as_ref().filter(|_| carried::is_made_of_ours(&text));
+    let ours = carried::read(&text).map(|ours| ours.original);
+    let Some(original) = ours.or_else(|| before.cloned()) else { return Ok(()) };
+    let restored = match original {
         Original::Missing => fs::remove_file(path),
         Original::Link(target) => replace_by_link(path, &target),
         Original::File { text, mode } => write(path, &text, mode),

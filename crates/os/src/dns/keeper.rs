@@ -24,7 +24,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::Way;
+use super::{Way, file::Replaced};
 use crate::{
     error::Error,
     plan::{Dns, Places},
@@ -209,7 +209,7 @@ fn confine(places: &Places) -> io::Result<()> {
 }
 
 fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
-    let mut split = None;
+    let (mut split, mut replaced) = (None, Replaced::default());
     let ended = loop {
         let received: io::Result<(u64, Request)> = receive(stream);
         let (number, request) = match received {
@@ -221,10 +221,10 @@ fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
                 .and_then(|()| dns.check())
                 .and_then(|()| way.check())
                 .inspect(|()| split = way.names_forwarder().then(|| (device.clone(), way)))
-                .and_then(|()| super::install_here(&device, &dns, way, places)),
+                .and_then(|()| super::install_here((&device, &dns), way, places, &mut replaced)),
             Request::Remove { device, way } => {
                 split = None;
-                check(&device).and_then(|()| super::remove_here(&device, way, places))
+                check(&device).and_then(|()| super::remove_here(&device, way, places, &replaced))
             }
         };
         let reply = done.map_or_else(tell, |()| Reply::Done);
@@ -234,7 +234,7 @@ fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
     };
     if let Some((device, way)) = split {
         // Nobody is left to hear of a failure.
-        let _ = super::remove_here(&device, way, places);
+        let _ = super::remove_here(&device, way, places, &replaced);
     }
     Err(ended)
 }

@@ -19,7 +19,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use self::{file::Named, forwarder::Forwarder};
+use self::{
+    file::{Named, Replaced},
+    forwarder::Forwarder,
+};
 use crate::{
     error::Error,
     plan::{Dns, Places},
@@ -73,11 +76,12 @@ pub(crate) struct NameServers {
     places: Places,
     /// It runs as long as a plan needs it.
     forwarder: Option<Forwarder>,
+    replaced: Replaced,
 }
 
 impl NameServers {
     pub(crate) fn new(places: Places) -> Self {
-        Self { places, forwarder: None }
+        Self { places, forwarder: None, replaced: Replaced::default() }
     }
 
     /// Finds the way, before any setting is changed. Starts the forwarder if it is needed.
@@ -110,7 +114,7 @@ impl NameServers {
             forwarder.set(dns);
         }
         let kept = keeper::install(device, dns, way);
-        kept.unwrap_or_else(|| install_here(device, dns, way, &self.places))?;
+        kept.unwrap_or_else(|| install_here((device, dns), way, &self.places, &mut self.replaced))?;
         if !way.names_forwarder() {
             self.forwarder = None;
         }
@@ -120,7 +124,7 @@ impl NameServers {
     /// Takes them back. The forwarder ends after the file no longer names it.
     pub(crate) fn remove(&mut self, device: &str, way: Way) -> Result<(), Error> {
         let kept = keeper::remove(device, way);
-        kept.unwrap_or_else(|| remove_here(device, way, &self.places))?;
+        kept.unwrap_or_else(|| remove_here(device, way, &self.places, &self.replaced))?;
         self.forwarder = None;
         Ok(())
     }
@@ -138,10 +142,15 @@ impl NameServers {
     }
 }
 
-fn install_here(device: &str, dns: &Dns, way: Way, places: &Places) -> Result<(), Error> {
+fn install_here(
+    (device, dns): (&str, &Dns),
+    way: Way,
+    places: &Places,
+    replaced: &mut Replaced,
+) -> Result<(), Error> {
     match way.named(dns) {
         None => resolved::install(device, dns),
-        Some(named) => file::install(named, &places.resolv_conf),
+        Some(named) => file::install(named, &places.resolv_conf, replaced),
     }
 }
 
@@ -150,9 +159,14 @@ pub(crate) fn fault() -> Option<Error> {
     keeper::fault()
 }
 
-fn remove_here(device: &str, way: Way, places: &Places) -> Result<(), Error> {
+fn remove_here(
+    device: &str,
+    way: Way,
+    places: &Places,
+    replaced: &Replaced,
+) -> Result<(), Error> {
     match way {
         Way::Resolved => resolved::remove(device),
-        Way::File(_) | Way::Forwarder(_) => file::remove(&places.resolv_conf),
+        Way::File(_) | Way::Forwarder(_) => file::remove(&places.resolv_conf, replaced),
     }
 }

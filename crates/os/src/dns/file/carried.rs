@@ -88,6 +88,12 @@ pub(super) fn read(text: &[u8]) -> Option<Carried> {
     }
 }
 
+/// Whether a text that is not as Rove wrote it was made from such a text.
+pub(super) fn is_made_of_ours(text: &[u8]) -> bool {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    read(text).is_none() && lines.any(|line| line.starts_with(HEADER.trim_end().as_bytes()))
+}
+
 /// The original, of the line that names its kind and of what follows.
 fn read_original(kind: &[u8], mut left: &[u8]) -> Option<Original> {
     if kind == WAS_MISSING.as_bytes() {

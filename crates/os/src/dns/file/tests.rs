@@ -46,13 +46,13 @@ fn dns(server: &str) -> Dns {
 fn a_file_comes_back_with_its_permissions_and_no_other_bit_of_its_mode() {
     let host = Host::with_file();
     fs::set_permissions(&host.path, fs::Permissions::from_mode(0o6640)).unwrap();
-    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut Replaced::default()).unwrap();
     let text = host.text();
     assert!(text.contains("\nnameserver 10.7.0.1\nsearch corp.example\n"), "{text}");
     assert!(!text.contains("\nnameserver 192.0.2.1"), "{text}");
     let mode = || fs::metadata(&host.path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(), 0o644);
-    remove(&host.path).unwrap();
+    remove(&host.path, &Replaced::default()).unwrap();
     assert_eq!(host.text(), ORIGINAL);
     assert_eq!(mode(), 0o640);
 }
@@ -63,30 +63,30 @@ fn a_link_comes_back_as_a_link_and_its_target_is_not_touched() {
     let target = host.path.with_file_name("stub-resolv.conf");
     fs::write(&target, ORIGINAL).unwrap();
     symlink("stub-resolv.conf", &host.path).unwrap();
-    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut Replaced::default()).unwrap();
     assert_eq!(fs::read_to_string(&target).unwrap(), ORIGINAL);
-    remove(&host.path).unwrap();
+    remove(&host.path, &Replaced::default()).unwrap();
     assert_eq!(fs::read_link(&host.path).unwrap(), PathBuf::from("stub-resolv.conf"));
 }
 
 #[test]
 fn where_nothing_was_nothing_stays() {
     let host = Host::new();
-    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
-    remove(&host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut Replaced::default()).unwrap();
+    remove(&host.path, &Replaced::default()).unwrap();
     assert!(!host.path.exists());
-    remove(&host.path).unwrap();
+    remove(&host.path, &Replaced::default()).unwrap();
 }
 
 #[test]
 fn what_somebody_else_wrote_is_kept() {
     let host = Host::with_file();
-    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut Replaced::default()).unwrap();
     let theirs = ["nameserver 198.51.100.1\n".to_owned(), host.text() + "options edns0\n"];
     for theirs in theirs {
         fs::write(&host.path, &theirs).unwrap();
         assert!(!is_in_place(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap());
-        remove(&host.path).unwrap();
+        remove(&host.path, &Replaced::default()).unwrap();
         assert_eq!(host.text(), theirs);
     }
 }
@@ -95,21 +95,21 @@ fn what_somebody_else_wrote_is_kept() {
 fn new_settings_keep_the_first_original() {
     let host = Host::with_file();
     for server in ["10.7.0.1", "10.7.0.2", "10.7.0.2"] {
-        install(Named::Tunnel(&dns(server)), &host.path).unwrap();
+        install(Named::Tunnel(&dns(server)), &host.path, &mut Replaced::default()).unwrap();
         assert!(is_in_place(Named::Tunnel(&dns(server)), &host.path).unwrap());
         assert!(!is_in_place(Named::Tunnel(&dns("10.7.0.3")), &host.path).unwrap());
     }
-    remove(&host.path).unwrap();
+    remove(&host.path, &Replaced::default()).unwrap();
     assert_eq!(host.text(), ORIGINAL);
 }
 
 #[test]
 fn what_came_between_two_settings_is_the_new_original() {
     let host = Host::with_file();
-    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut Replaced::default()).unwrap();
     fs::write(&host.path, "nameserver 198.51.100.1\n").unwrap();
-    install(Named::Tunnel(&dns("10.7.0.2")), &host.path).unwrap();
-    remove(&host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.2")), &host.path, &mut Replaced::default()).unwrap();
+    remove(&host.path, &Replaced::default()).unwrap();
     assert_eq!(host.text(), "nameserver 198.51.100.1\n");
 }
 
@@ -118,19 +118,19 @@ fn the_longest_original_comes_back_and_a_longer_one_is_left_alone() {
     let host = Host::new();
     let longest = "\n".repeat(64 << 10);
     fs::write(&host.path, &longest).unwrap();
-    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
-    install(Named::Tunnel(&dns("10.7.0.2")), &host.path).unwrap();
-    remove(&host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut Replaced::default()).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.2")), &host.path, &mut Replaced::default()).unwrap();
+    remove(&host.path, &Replaced::default()).unwrap();
     assert!(host.text() == longest);
     fs::write(&host.path, longest + "\n").unwrap();
-    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap_err();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut Replaced::default()).unwrap_err();
 }
 
 #[test]
 fn the_servers_are_those_that_somebody_else_wrote_last() {
     let host = Host::with_file();
     let at = |server: &str| SocketAddr::new(server.parse().unwrap(), PORT);
-    install(Named::Tunnel(&dns("10.7.0.1")), &host.path).unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut Replaced::default()).unwrap();
     assert_eq!(servers(&host.path), [at("192.0.2.1")]);
     // A DHCP client on another network, before anybody put ours back.
     let text = "nameserver 2001:db8::53\nnameserver fe80::1%lo\nnameserver fe80::1%nowhere\n";
@@ -145,11 +145,34 @@ fn a_forwarder_keeps_the_search_list_and_the_options() {
     let original = "# by hand\nnameserver 192.0.2.1\nsearch lan.example\n options edns0 \nfamily\n";
     fs::write(&host.path, original).unwrap();
     let named = Named::Forwarder(Ipv4Addr::new(127, 0, 0, 77));
-    install(named, &host.path).unwrap();
+    install(named, &host.path, &mut Replaced::default()).unwrap();
     let lines = "nameserver 127.0.0.77\nsearch lan.example\noptions edns0\n# The original";
     assert!(host.text().contains(lines), "{}", host.text());
     assert!(is_in_place(named, &host.path).unwrap());
     assert_eq!(servers(&host.path), ["192.0.2.1:53".parse().unwrap()]);
-    remove(&host.path).unwrap();
+    remove(&host.path, &Replaced::default()).unwrap();
     assert_eq!(host.text(), original);
+}
+
+#[test]
+fn a_text_that_was_made_from_ours_is_no_original() {
+    let host = Host::with_file();
+    let mut replaced = Replaced::default();
+    let change = || {
+        let text =
+            host.text().replace("nameserver 10.7.0.1", "nameserver 10.7.0.1\noptions rotate");
+        fs::write(&host.path, text).unwrap();
+    };
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut replaced).unwrap();
+    change();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut replaced).unwrap();
+    change();
+    remove(&host.path, &replaced).unwrap();
+    assert_eq!(host.text(), ORIGINAL);
+    // Any other text is newer than Rove's, and stays.
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut replaced).unwrap();
+    fs::write(&host.path, "nameserver 192.0.2.9\n").unwrap();
+    install(Named::Tunnel(&dns("10.7.0.1")), &host.path, &mut replaced).unwrap();
+    remove(&host.path, &replaced).unwrap();
+    assert_eq!(host.text(), "nameserver 192.0.2.9\n");
 }
