@@ -20,7 +20,7 @@ use crate::time::{Duration, Instant};
 const REMEMBERED_MAX: usize = 8;
 /// How long an alarm lasts after the last return. Two hosts that both have traffic displace each
 /// other within a minute, and a person should still see the alarm later.
-pub const ALARM_TIME: Duration = Duration::from_secs(600);
+pub const ALARM_TIME: Duration = Duration::from_secs(120);
 
 /// Two hosts use one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
