@@ -63,6 +63,9 @@ pub struct ClientStatus {
     /// How many networks do not use the tunnel.
     #[serde(default)]
     pub excluded: usize,
+    /// Whether the private networks of this host's links stay outside the tunnel.
+    #[serde(default)]
+    pub allow_lan: bool,
     /// The keys that only a running client has.
     #[serde(flatten)]
     pub running: Option<RunningClient>,

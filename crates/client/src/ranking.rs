@@ -431,4 +431,4 @@ pub(crate) fn but_for<'a>(
 
 #[cfg(test)]
 #[path = "ranking_tests.rs"]
-mod tests;
+pub(crate) mod tests;

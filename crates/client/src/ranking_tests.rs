@@ -32,6 +32,11 @@ fn link(index: u32, metric: Option<u32>) -> Link {
     }
 }
 
+/// Another link of that name.
+pub(crate) fn named(index: u32, name: &str) -> Link {
+    Link { name: name.to_owned(), ..link(index, None) }
+}
+
 /// A ranking in the course of time.
 struct Course {
     ranking: Ranking,

@@ -7,20 +7,25 @@
 use std::time::Duration;
 
 use rove_api::Problem;
+use rove_os::links::Link;
 use rove_proto::error::CloseCode;
-use rove_proto::id::Transport;
-use rove_proto::node::{PeerState, PeerStatus, Remedy};
+use rove_proto::id::{LinkId, Transport};
+use rove_proto::node::{PathStatus, PeerState, PeerStatus, Remedy};
+use rove_proto::path::Health;
 use rove_proto::time::Instant;
 
 use crate::config::TransportChoice;
 use crate::status::{Surroundings, is_carrying, limits_udp, megabits, reason};
 use rove_host::data::Forbidden;
 use rove_host::sessions::transport;
-use rove_host::time::wall_clock;
+use rove_host::time::{self, wall_clock};
 
 /// The parts of the node that these problems are about.
 const SESSION: &str = "session";
 const TRANSPORT: &str = "transport";
+const LINK: &str = "link";
+/// How long a link is silent before a problem says so: shorter outages end by themselves.
+const SILENT_TOLD: Duration = Duration::from_secs(5);
 
 /// The problems of this session. `by_stream` is since when a stream carries, in seconds since 1970.
 pub(crate) fn problems(
@@ -34,7 +39,44 @@ pub(crate) fn problems(
     let udp = rove_host::problems::forbidden(forbidden, TRANSPORT)
         .or_else(|| stands_in(peer, around, by_stream))
         .or_else(|| limited(peer, now, around));
-    not_carrying(peer, now, around).into_iter().chain(udp).collect()
+    let links = around.ranked.iter().filter(|_| is_carrying(peer, now)).map(|one| &one.link);
+    let silent = silent_links(&peer.paths, now, links);
+    not_carrying(peer, now, around).into_iter().chain(udp).chain(silent).collect()
+}
+
+/// The links by which nothing comes back: all of their paths are silent.
+fn silent_links<'a>(
+    paths: &[PathStatus],
+    now: Instant,
+    links: impl Iterator<Item = &'a Link>,
+) -> Vec<Problem> {
+    links
+        .filter_map(|link| {
+            let own = paths.iter().filter(|path| path.link == Some(LinkId(link.index)));
+            let heard = own.map(|path| match path.health {
+                Health::Silent { since } => Some(path.heard_at.unwrap_or(since)),
+                Health::Good | Health::Gone => None,
+            });
+            let heard = heard.collect::<Option<Vec<Instant>>>()?.into_iter().max()?;
+            let silence = now.saturating_since(heard);
+            (silence >= SILENT_TOLD).then(|| silent_link(&link.name, silence))
+        })
+        .collect()
+}
+
+fn silent_link(link: &str, silence: Duration) -> Problem {
+    Problem {
+        part: Some(LINK.to_owned()),
+        what: format!("the gateway does not answer by {link}"),
+        since: time::ago(silence).0,
+        cause: "the link is up, but its router or a network behind it drops the packets; traffic \
+                uses other links"
+            .to_owned(),
+        cure: format!(
+            "restart its router or reconnect {link}; until then `rove set link.{link}.use never` \
+             takes it out of use"
+        ),
+    }
 }
 
 fn not_carrying(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Option<Problem> {
@@ -52,7 +94,7 @@ fn not_carrying(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> O
         | PeerState::Suspended => "the tunnel does not carry",
     };
     let (cause, cure) = why(peer, around);
-    let since = wall_clock().0.saturating_sub(ago.as_secs());
+    let since = time::ago(ago).0;
     Some(Problem { part: Some(SESSION.to_owned()), what: what.to_owned(), since, cause, cure })
 }
 
@@ -159,7 +201,7 @@ fn limited(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Option
     Some(Problem {
         part: Some(TRANSPORT.to_owned()),
         what: format!("{link} lets about {} of UDP through", megabits(policed.kbps)),
-        since: wall_clock().0.saturating_sub(now.saturating_since(policed.since).as_secs()),
+        since: time::ago(now.saturating_since(policed.since)).0,
         cause: "this network seems to drop UDP beyond that rate".to_owned(),
         cure: cure.to_owned(),
     })
@@ -168,9 +210,7 @@ fn limited(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Option
 #[cfg(test)]
 mod tests {
     use rove_host::samples::{NOW, path, peer};
-    use rove_proto::id::LinkId;
     use rove_proto::node::PolicedLink;
-    use rove_proto::path::Health;
 
     use super::*;
     use crate::search::{Search, Unused};
@@ -180,6 +220,32 @@ mod tests {
         let around = Surroundings { search, refused: refused.map(str::to_owned), ..around() };
         let found = problems(peer, NOW, &around, None, None);
         found.iter().map(|one| format!("{}: {}. {}", one.what, one.cause, one.cure)).collect()
+    }
+
+    #[test]
+    fn a_silent_link_is_a_problem_beside_one_that_carries() {
+        let silent = Health::Silent { since: NOW };
+        let on = |index, health, heard| PathStatus {
+            link: Some(LinkId(index)),
+            ..path(health, Some(heard), None)
+        };
+        let link = |index, name: &str| crate::ranking::tests::named(index, name);
+        let links = [link(1, "eth0"), link(2, "wwan0"), link(3, "wlan0"), link(4, "eth1")];
+        let paths = [
+            on(1, Health::Good, 0),
+            on(2, silent, 9_000),
+            on(2, silent, 30_000),
+            on(3, silent, 4_000),
+            on(3, Health::Good, 9_000),
+        ];
+        let found = silent_links(&paths, NOW, links.iter());
+        let [problem] = &*found else { panic!("{found:?}") };
+        assert_eq!(problem.what, "the gateway does not answer by wwan0");
+        assert!(problem.cure.contains("rove set link.wwan0.use never"), "{problem:?}");
+        let told = wall_clock().0 - problem.since;
+        assert!((8..=10).contains(&told), "since the last word: {told}");
+        let shortly = [on(2, silent, 4_000)];
+        assert_eq!(silent_links(&shortly, NOW, links.iter()), []);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::search::Search;
 use rove_host::data::Carried;
 use rove_host::encoding;
 use rove_host::sessions::{carries_data, state, told_paths, transport};
-use rove_host::time::wall_clock;
+use rove_host::time::ago;
 
 /// An answer that is owed for longer than this means that the path carries nothing.
 const OWED_MAX: Duration = Duration::from_secs(2);
@@ -91,9 +91,7 @@ fn owed_for(path: &PathStatus, now: Instant) -> Duration {
 pub(crate) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> ClientStatus {
     let in_use = peer.paths.first().filter(|path| path.in_use);
     let addresses = peer.lease.iter().flat_map(|lease| &lease.addresses);
-    let since = peer
-        .established
-        .map(|since| wall_clock().0.saturating_sub(now.saturating_since(since).as_secs()));
+    let since = peer.established.map(|since| ago(now.saturating_since(since)).0);
     let (paths, links) = (around.paths, around.ranked.iter().chain(around.unused));
     ClientStatus {
         state: state(peer.state),

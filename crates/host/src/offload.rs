@@ -13,7 +13,7 @@ use rove_proto::node::{PathStatus, PeerStatus};
 use rove_proto::outbox::Sending;
 use rove_proto::time::Instant;
 
-use crate::time::wall_clock;
+use crate::time::ago;
 
 /// The part of the node that these problems are about.
 pub const PART: &str = "offload";
@@ -73,7 +73,7 @@ pub fn unmerged(off: Option<Duration>) -> Option<Problem> {
     Some(Problem {
         part: Some(PART.to_owned()),
         what: "the kernel refuses packets for the tunnel's interface that are joined (GRO)".into(),
-        since: wall_clock().0.saturating_sub(off.as_secs()),
+        since: ago(off).0,
         cause: "its TUN driver agreed to them and then says EINVAL; Rove writes each packet by \
                 itself, which costs processor time, and tries joined ones again from time to time"
             .to_owned(),
@@ -94,7 +94,7 @@ fn problem(name: &str, found: &Interface) -> Option<Problem> {
             "segmented UDP sends (GSO) by {name} lose more packets than single ones, on \
              {fallen_back} of {paths} paths"
         ),
-        since: wall_clock().0.saturating_sub(worst.for_ms / 1_000),
+        since: ago(Duration::from_millis(worst.for_ms)).0,
         cause: format!(
             "Rove measured that; this host's kernel, driver or virtual network card may mangle \
              them, or a full queue of this host or a device on the path drops them. Rove {does}, \

@@ -3,11 +3,11 @@
 //! This module contains the texts. It does not examine the host itself; [`crate::reconcile`] does.
 
 use rove_api::Problem;
-use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part, TABLE};
+use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part, Standing, TABLE, Users};
 use rove_os::probe::{End, Hook, Refused};
 
 use crate::data::Forbidden;
-use crate::time::wall_clock;
+use crate::time::ago;
 
 /// The number of the main routing table (rtnetlink(7), `RT_TABLE_MAIN`).
 const TABLE_MAIN: u32 = 254;
@@ -16,7 +16,7 @@ const TABLE_MAIN: u32 = 254;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// One of the names that `part` gives, `leak`, `firewall`, `internet`, `connections`,
-    /// `session`, `transport`, `offload` or `other`.
+    /// `session`, `transport`, `link`, `offload` or `other`.
     pub part: &'static str,
     /// The problem.
     pub what: String,
@@ -31,6 +31,7 @@ impl Finding {
     pub(crate) fn of_deviation(deviation: &Deviation, by: Option<&str>) -> Self {
         let who = by.unwrap_or("another program");
         let cause = match &deviation.outcome {
+            Outcome::Failed(why) if deviation.standing == Standing::Unknown => why.clone(),
             Outcome::Failed(why) => format!("it cannot be put back: {why}"),
             Outcome::Waits(_) => format!("{who} keeps changing it"),
             Outcome::Found | Outcome::PutBack => format!("{who} changed it"),
@@ -64,7 +65,7 @@ impl Finding {
     /// An obstacle by another program. `device` is the tunnel's interface.
     pub(crate) fn of_obstacle(obstacle: &Obstacle, device: &str) -> Self {
         match obstacle {
-            Obstacle::Bypass { to, link, rules, is_blocked } => {
+            Obstacle::Bypass { to, link, rules, is_blocked, users } => {
                 let (cause, cure) = match rules.first() {
                     Some(rule) => of_rule(*rule, to.iter().any(|net| net.addr().is_ipv6())),
                     None => (
@@ -89,8 +90,14 @@ impl Finding {
                 let to = to.join(", ");
                 let end =
                     if *is_blocked { "Rove blocks them there" } else { "they leave in clear" };
-                let what =
-                    format!("routing sends packets for {to} to {link}, not to the tunnel; {end}");
+                let of = match users {
+                    None => String::new(),
+                    Some(Users { first, last }) if first == last => format!(" of user {first}"),
+                    Some(Users { first, last }) => format!(" of users {first} to {last}"),
+                };
+                let what = format!(
+                    "routing sends packets{of} for {to} to {link}, not to the tunnel; {end}"
+                );
                 Self { part: "leak", what, cause, cure }
             }
             Obstacle::Refusal { to, priority, action } => {
@@ -175,7 +182,7 @@ pub fn forbidden(found: Option<Forbidden>, part: &str) -> Option<Problem> {
     Some(Problem {
         part: Some(part.to_owned()),
         what: format!("this host does not let UDP datagrams out to {remote}"),
-        since: wall_clock().0.saturating_sub(found.since.elapsed().as_secs()),
+        since: ago(found.since.elapsed()).0,
         cause: "a packet filter of this host drops them: the kernel answers EPERM".to_owned(),
         cure: format!(
             "let UDP to port {} out: look for chains at the output hook (`nft list ruleset`, \
@@ -316,13 +323,13 @@ mod tests {
         let rules = vec![ForeignRule { priority: 100, table: TABLE_MAIN }];
         let to = vec!["::/0".parse().unwrap()];
         let (link, is_blocked) = ("eth0".to_owned(), true);
-        let bypass = Obstacle::Bypass { to, link, rules: rules.clone(), is_blocked };
+        let bypass = Obstacle::Bypass { to, link, rules: rules.clone(), is_blocked, users: None };
         let finding = Finding::of_obstacle(&bypass, "rove0");
         assert!(finding.what.contains("eth0") && finding.cause.contains("priority 100"));
         assert!(finding.cure.contains("ip -6 rule del priority 100"), "{}", finding.cure);
         assert!(finding.what.ends_with("not to the tunnel; Rove blocks them there"));
         let (to, link) = (vec!["203.0.113.0/24".parse().unwrap()], "eth0".to_owned());
-        let bypass = Obstacle::Bypass { to, link, rules, is_blocked: false };
+        let bypass = Obstacle::Bypass { to, link, rules, is_blocked: false, users: None };
         let finding = Finding::of_obstacle(&bypass, "rove0");
         assert!(finding.what.contains("203.0.113.0/24 to eth0") && finding.what.contains("clear"));
         assert!(

@@ -47,6 +47,8 @@ const LINES_MAX: u32 = 10;
 const LINES_WITHIN: Duration = Duration::from_secs(60);
 /// A reported program counts as the cause of a difference found within this time.
 const BLAME: Duration = Duration::from_secs(5);
+/// Seconds by which the moment of one problem differs between two looks.
+const SETTLED: u64 = 2;
 /// Items that one log line names at most.
 const NAMED_MAX: usize = 3;
 
@@ -102,6 +104,8 @@ pub struct Host {
     authors: BTreeMap<Area, (String, Instant)>,
     /// Since when each problem exists, in seconds since 1970.
     since: BTreeMap<String, u64>,
+    /// The same of problems that are noticed elsewhere.
+    settled: BTreeMap<String, u64>,
     /// Logged lines of problems that still exist.
     said: BTreeSet<String>,
     owed: Option<Owed>,
@@ -320,13 +324,32 @@ impl Host {
         });
         let unseen: Vec<Finding> = unseen.collect();
         let deviations = deviations.unwrap_or_default();
-        let found = deviations.iter().map(|one| self.finding(one, now));
+        // Addresses and routes go with their interface.
+        let is_named = |one: &&Deviation| {
+            let lacks_device = deviations.iter().any(|one| one.part == Part::Device);
+            !(lacks_device && one.part == Part::Routing)
+        };
+        let found = deviations.iter().filter(is_named).map(|one| self.finding(one, now));
         let found: Vec<Finding> = found.collect();
         let obstacles = obstacles.unwrap_or_default();
         let obstacles = obstacles.iter().filter(|one| counts(one));
         let in_the_way = obstacles.map(|one| Finding::of_obstacle(one, device));
         let all = unseen.into_iter().chain(found).chain(in_the_way).chain(also).collect();
         Look { problems: self.date(all), deviations }
+    }
+
+    /// Keeps the moments of problems that tell themselves since when they exist. Two looks at two
+    /// clocks may differ by a second, and people take a moment that moves for another problem.
+    pub fn settle(&mut self, problems: &mut [Problem]) {
+        let told = |what: &String| problems.iter().any(|problem| problem.what == *what);
+        self.settled.retain(|what, _| told(what));
+        for problem in problems {
+            let known = self.settled.entry(problem.what.clone()).or_insert(problem.since);
+            if known.abs_diff(problem.since) > SETTLED {
+                *known = problem.since;
+            }
+            problem.since = *known;
+        }
     }
 
     /// Adds since when each problem exists, and forgets problems that are solved.

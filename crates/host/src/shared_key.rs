@@ -6,7 +6,7 @@ use rove_api::Problem;
 use rove_proto::node::{PeerStatus, SharedKey};
 use rove_proto::time::Instant;
 
-use crate::time::wall_clock;
+use crate::time::ago;
 
 /// The effect of the two hosts on each other.
 const CAUSE: &str = "a disk or a directory was copied; each host takes the session from the other, \
@@ -16,7 +16,7 @@ const CAUSE: &str = "a disk or a directory was copied; each host takes the sessi
 /// was not noticed lately.
 pub fn since(session: &PeerStatus, now: Instant) -> Option<u64> {
     let SharedKey { since, .. } = session.shared_key.filter(|shared| shared.stands(now))?;
-    Some(wall_clock().0.saturating_sub(now.saturating_since(since).as_secs()))
+    Some(ago(now.saturating_since(since)).0)
 }
 
 /// The problem, for the user of the client.

@@ -261,7 +261,8 @@ fn what_stands_in_the_way_is_named() {
         assert_eq!(applier.obstacles().unwrap(), []);
         sh("ip rule add pref 100 lookup main");
         let obstacles = applier.obstacles().unwrap();
-        let [Obstacle::Bypass { to, link, rules, is_blocked: _ }] = &obstacles[..] else {
+        let [Obstacle::Bypass { to, link, rules, is_blocked: _, users: None }] = &obstacles[..]
+        else {
             panic!("{obstacles:?}")
         };
         assert_eq!((&to[..], link.as_str()), (&nets(&["0.0.0.0/0"])[..], "wan"));

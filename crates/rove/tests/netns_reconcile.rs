@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::netns::{
-    Lab, hide_nft, in_namespace, need_program, on, output, own_etc, reaches, serve_pattern, sh,
-    wait_until,
+    Lab, hide_nft, in_namespace, in_namespace_of_root, need_program, on, output, own_etc, reaches,
+    serve_pattern, sh, wait_until,
 };
 
 const WEB: &str = "198.51.100.80:80";
@@ -266,6 +266,73 @@ fn a_check_names_what_a_person_would_look_for() {
         lab.rove("client", "down").ok();
         let error = lab.rove("client", "check").fails();
         assert!(error.contains("rove up"), "{error}");
+    });
+}
+
+#[test]
+fn a_rule_for_some_users_is_named() {
+    in_namespace_of_root("a_rule_for_some_users_is_named", || {
+        let lab = Lab::new("a rule for some users");
+        init(&lab);
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        sh("ip -n client rule add pref 100 uidrange 1000-1002 lookup main");
+        let found = problems(&status(&lab, "client", "status"));
+        let told = "routing sends packets of users 1000 to 1002 for 0.0.0.0/0 to to-router";
+        assert!(found.len() == 1 && found[0].contains(told), "{found:?}");
+        assert!(found[0].contains("ip rule del priority 100"), "{found:?}");
+        // A rule for everybody is told once.
+        sh("ip -n client rule add pref 101 lookup main");
+        let found = problems(&status(&lab, "client", "status"));
+        assert!(found.iter().any(|one| one.contains("sends packets for 0.0.0.0/0")), "{found:?}");
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn an_interface_that_is_down_is_one_problem() {
+    in_namespace("an_interface_that_is_down_is_one_problem", || {
+        let lab = Lab::new("an interface that is down");
+        init(&lab);
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        // The client repairs it within a moment, so it is looked at many times.
+        let mut seen = 0;
+        for _ in 0..40 {
+            sh("ip -n client link set rove0 down");
+            let found = problems(&status(&lab, "client", "status"));
+            assert!(found.len() <= 1, "{found:?}");
+            seen += found.iter().filter(|one| one.contains("interface rove0")).count();
+        }
+        assert!(seen > 0, "it was never seen");
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn without_nft_a_filter_is_not_called_sound_and_the_rest_is_repaired() {
+    let name = "without_nft_a_filter_is_not_called_sound_and_the_rest_is_repaired";
+    in_namespace(name, || {
+        need_program("packet filters", "nft");
+        let lab = Lab::new("a gateway that loses nft");
+        init(&lab);
+        let _gateway = lab.gateway();
+        hide_nft();
+        let check = lab.rove("gateway", "gateway check").out;
+        let lines = |word: &str| -> Vec<String> {
+            check.lines().filter(|line| line.contains(word)).map(str::to_owned).collect()
+        };
+        let [nat] = &*lines(" nat ") else { panic!("{check}") };
+        assert!(nat.starts_with("failed") && nat.contains("cannot be checked"), "{check}");
+        assert!(nat.contains("install the package nftables"), "{check}");
+        assert_eq!(lines("settings cannot be checked"), [""; 0], "{check}");
+        sh("ip -n gateway addr flush dev rove-gw");
+        wait_until("it is repaired all the same", || {
+            says("gateway", "ip addr show dev rove-gw", "10.77.0.1")
+        });
+        sh("umount /usr/sbin");
     });
 }
 

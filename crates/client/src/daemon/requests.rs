@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
-use rove_api::{Answer, Changed, Done, Flows, Node, RunningClient};
+use rove_api::{Answer, Changed, ClientStatus, Done, Flows, Node, RunningClient};
 use rove_host::control::{Asked, Reply, Request};
 use rove_host::flows::{self, Whose};
 use rove_host::inner;
@@ -192,13 +192,12 @@ impl Client<'_> {
         };
         problems.extend(offload::unmerged(snapshot.merging_off));
         problems.extend(offload::problems(std::iter::once(session), snapshot.now, link));
+        self.host.settle(&mut problems);
         told.rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::doing);
         let drops = snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         let inner_gateway = session.lease.as_ref().map(|lease| lease.gateway.clone());
         let (mtu, beside) = (inner::TUN_MTU, self.beside());
-        told.route = spelt(&self.config.route);
-        told.exclude = spelt(&self.config.exclude[..self.config.exclude.len().min(EXCLUDED_TOLD)]);
-        told.excluded = self.config.exclude.len();
+        tell_split(&self.config, &mut told);
         told.running = Some(RunningClient { inner_gateway, mtu, drops, problems, beside });
         Ok(told.into())
     }
@@ -322,4 +321,12 @@ impl Client<'_> {
         }
         Ok(())
     }
+}
+
+/// Which traffic uses the tunnel.
+fn tell_split(config: &Config, told: &mut ClientStatus) {
+    let Config { route, exclude, allow_lan, .. } = config;
+    told.route = spelt(route);
+    told.exclude = spelt(&exclude[..exclude.len().min(EXCLUDED_TOLD)]);
+    (told.excluded, told.allow_lan) = (exclude.len(), *allow_lan);
 }

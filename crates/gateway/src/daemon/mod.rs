@@ -337,6 +337,7 @@ impl Daemon {
                 self.add_running(status, &snapshot);
             }
             self.add_host(status);
+            self.host.settle(&mut status.problems);
         } else if let Answer::Peers(peers) = &mut reply
             && let Some(snapshot) = self.data.status(None)
         {

@@ -3,6 +3,7 @@
 use std::{fmt, time::Instant};
 
 use super::{item::Item, present::Standing};
+use crate::error::Error;
 
 /// One difference between a plan and the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,7 +12,7 @@ pub struct Deviation {
     pub part: Part,
     /// The item as people know it: `the route to 0.0.0.0/0 in table 29295`.
     pub what: String,
-    /// Missing or changed.
+    /// Missing, changed or unknown.
     pub standing: Standing,
     /// The action taken.
     pub outcome: Outcome,
@@ -50,6 +51,11 @@ pub enum Outcome {
 }
 
 impl Deviation {
+    /// A packet filter that cannot be looked at, for this reason.
+    pub(super) fn unknown(item: &Item, why: &Error) -> Self {
+        Self::new(item, Standing::Unknown, Outcome::Failed(why.to_string()))
+    }
+
     pub(super) fn new(item: &Item, standing: Standing, outcome: Outcome) -> Self {
         Self { part: Part::of(item), what: item.to_string(), standing, outcome }
     }
@@ -79,6 +85,7 @@ impl fmt::Display for Deviation {
             Standing::InPlace => "is in place",
             Standing::Missing => "is missing",
             Standing::Changed => "was changed",
+            Standing::Unknown => "cannot be checked",
         };
         write!(f, "{} {how}", self.what)
     }

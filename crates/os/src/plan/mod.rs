@@ -53,7 +53,7 @@ pub use self::{
     flows::Beside,
     obstacle::Obstacle,
     places::Places,
-    present::{ForeignRule, Standing, is_own, link_to},
+    present::{ForeignRule, Standing, Users, is_own, link_to},
     routing::close,
     surroundings::is_private,
 };

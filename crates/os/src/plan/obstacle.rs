@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     FILTER_TABLE_PREFIX,
     item::{Item, Opening, Target},
-    present::{ForeignRule, Present, way_out},
+    present::{ForeignRule, Present, Users, own_user, way_out},
 };
 use crate::{error::Error, links, netlink::Netlink, nft};
 
@@ -24,6 +24,8 @@ const ANY_V6: [[u16; 8]; 2] =
     [[0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], [0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1]];
 /// Destinations of other programs' rules that are looked at. More on one host add no information.
 const SINGLED_OUT_MAX: usize = 64;
+/// Ranges of users in other programs' rules that are looked at.
+const USERS_MAX: usize = 8;
 
 /// Configuration of another program that is in the way.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +40,8 @@ pub enum Obstacle {
         rules: Vec<ForeignRule>,
         /// A packet filter of the plan blocks these packets.
         is_blocked: bool,
+        /// Only packets of these users; `None` for all.
+        users: Option<Users>,
     },
     /// A rule of another program refuses packets to networks of the tunnel.
     Refusal {
@@ -108,9 +112,27 @@ fn longest<'a>(nets: impl Iterator<Item = &'a IpNet>, address: IpAddr) -> Option
     nets.filter(|net| net.contains(&address)).map(IpNet::prefix_len).max()
 }
 
-/// The networks of the tunnel whose packets would leave on another link.
+/// The networks of the tunnel whose packets would leave on another link: those of this process, and
+/// those of users for whom other programs have rules.
 fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
     let present = Present::read(items.iter().copied())?;
+    let mut found = bypasses_of(items, &present, None)?;
+    for users in present.users().into_values().take(USERS_MAX) {
+        for obstacle in bypasses_of(items, &present, Some(users))? {
+            // What holds for every user is said once.
+            let is_known = found.iter().any(|known| known.is_same(&obstacle));
+            found.extend((!is_known).then_some(obstacle));
+        }
+    }
+    Ok(found)
+}
+
+fn bypasses_of(
+    items: &[&Item],
+    present: &Present,
+    users: Option<Users>,
+) -> Result<Vec<Obstacle>, Error> {
+    let user = users.map_or_else(own_user, |users| users.first);
     let links = links::snapshot()?;
     let mut netlink = Netlink::open()?;
     let is_blocked = items.iter().any(|item| matches!(item, Item::Guard(_) | Item::KillSwitch(_)));
@@ -126,47 +148,54 @@ fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
             if items.iter().any(|item| is_exception(item, address)) {
                 continue;
             }
-            let way = way_out(&mut netlink, address);
+            let way = way_out(&mut netlink, address, user);
             let way =
                 way.map_err(|error| Error::os(format!("ask for the route to {net}"), error))?;
             let Some((index, table)) = way else {
                 // A route that refuses is an exception of the plan, or somebody's wish.
-                if let Some((priority, action)) = present.refused_by(address) {
+                if let Some((priority, action)) = present.refused_by(address, user) {
                     note_refusal(&mut found, net, priority, action);
                 }
                 continue;
             };
             let link = links.iter().find(|link| link.index == index);
             if let Some(link) = link.filter(|link| link.name != *device) {
-                let rules = present.rules_before(address, table);
-                note(&mut found, net, &link.name, rules, is_blocked);
+                let (link, rules) =
+                    (link.name.clone(), present.rules_before(address, table, user));
+                let to = vec![net];
+                note(&mut found, Obstacle::Bypass { to, link, rules, is_blocked, users });
             }
         }
     }
     Ok(found)
 }
 
-/// Adds a network to the bypass by the same link and the same rules, or to a new one.
-fn note(
-    found: &mut Vec<Obstacle>,
-    net: IpNet,
-    link: &str,
-    rules: Vec<ForeignRule>,
-    is_blocked: bool,
-) {
+impl Obstacle {
+    /// Whether both are about the same packets, but for their users.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Bypass { to, link, rules, .. },
+                Self::Bypass { to: other_to, link: other_link, rules: other_rules, .. },
+            ) => (to, link, rules) == (other_to, other_link, other_rules),
+            (one, other) => one == other,
+        }
+    }
+}
+
+/// Adds a bypass to the one by the same link and the same rules, or as a new one.
+fn note(found: &mut Vec<Obstacle>, new: Obstacle) {
+    let Obstacle::Bypass { to: nets, link, rules, .. } = &new else { return };
     let same = found.iter_mut().find_map(|known| match known {
-        Obstacle::Bypass { to, link: by, rules: of, .. } if *by == link && *of == rules => Some(to),
+        Obstacle::Bypass { to, link: by, rules: of, .. } if by == link && of == rules => Some(to),
         Obstacle::Bypass { .. }
         | Obstacle::Refusal { .. }
         | Obstacle::Forward { .. }
         | Obstacle::NoShares => None,
     });
     match same {
-        Some(to) => add(to, net),
-        None => {
-            let link = link.to_owned();
-            found.push(Obstacle::Bypass { to: vec![net], link, rules, is_blocked });
-        }
+        Some(to) => nets.iter().for_each(|net| add(to, *net)),
+        None => found.push(new),
     }
 }
 
@@ -371,12 +400,19 @@ mod tests {
     fn a_bypass_names_each_network_once() {
         let net = |text: &str| -> IpNet { text.parse().unwrap() };
         let mut found = Vec::new();
+        let bypass = |part: &str| Obstacle::Bypass {
+            to: vec![net(part)],
+            link: "eth0".to_owned(),
+            rules: Vec::new(),
+            is_blocked: true,
+            users: None,
+        };
         for part in ["203.0.113.0/24", "198.51.100.0/24", "203.0.113.128/25"] {
-            note(&mut found, net(part), "eth0", Vec::new(), true);
+            note(&mut found, bypass(part));
         }
         let [Obstacle::Bypass { to, .. }] = &*found else { panic!("{found:?}") };
         assert_eq!(*to, [net("203.0.113.0/24"), net("198.51.100.0/24")]);
-        note(&mut found, net("0.0.0.0/0"), "eth0", Vec::new(), true);
+        note(&mut found, bypass("0.0.0.0/0"));
         let [Obstacle::Bypass { to, .. }] = &*found else { panic!("{found:?}") };
         assert_eq!(*to, [net("0.0.0.0/0")]);
     }

@@ -36,6 +36,8 @@ pub enum Standing {
     Missing,
     /// There, and not as planned.
     Changed,
+    /// Not known: the program `nft` is missing or fails.
+    Unknown,
 }
 
 /// The kernel's side of links, addresses, routes and rules.
@@ -174,10 +176,18 @@ impl Present {
         all.filter(|to| net.contains(to) && to != net).collect()
     }
 
-    /// The first rule of another program that comes before Rove's and refuses packets of this host
-    /// for `address`, with the word that ip-rule(8) has for its action.
-    pub(super) fn refused_by(&self, address: IpAddr) -> Option<(u32, &'static str)> {
-        let refusing = self.foreign(address).filter_map(|rule| {
+    /// The users that other programs' rules before Rove's single out, by the first of each range.
+    pub(super) fn users(&self) -> BTreeMap<u32, Users> {
+        let before = self.rules.iter().filter(|rule| {
+            !rule.attributes.contains(&routing::originator()) && is_before_tunnel(selects(rule).0)
+        });
+        before.filter_map(users).map(|users| (users.first, users)).collect()
+    }
+
+    /// The first rule of another program that comes before Rove's and refuses packets of a user of
+    /// this host for `address`, with the word that ip-rule(8) has for its action.
+    pub(super) fn refused_by(&self, address: IpAddr, user: u32) -> Option<(u32, &'static str)> {
+        let refusing = self.foreign(address, user).filter_map(|rule| {
             let action = match rule.header.action {
                 RuleAction::Blackhole => "blackhole",
                 RuleAction::Unreachable => "unreachable",
@@ -190,10 +200,10 @@ impl Present {
         refusing.min()
     }
 
-    /// Rules of other programs that come before Rove's and may have sent a packet of this host for
-    /// `address` to `table`. The kernel does not tell which rule it followed.
-    pub(super) fn rules_before(&self, address: IpAddr, table: u32) -> Vec<ForeignRule> {
-        let before = self.foreign(address).filter_map(|rule| {
+    /// Rules of other programs that come before Rove's and may have sent a packet of a user of this
+    /// host for `address` to `table`. The kernel does not tell which rule it followed.
+    pub(super) fn rules_before(&self, address: IpAddr, table: u32, user: u32) -> Vec<ForeignRule> {
+        let before = self.foreign(address, user).filter_map(|rule| {
             let (priority, leads_to) = selects(rule);
             (is_before_tunnel(priority) && leads_to == table)
                 .then_some(ForeignRule { priority, table })
@@ -201,12 +211,12 @@ impl Present {
         before.collect()
     }
 
-    /// Rules of other programs that fit packets of this host for `address`.
-    fn foreign(&self, address: IpAddr) -> impl Iterator<Item = &RuleMessage> {
+    /// Rules of other programs that fit packets of a user of this host for `address`.
+    fn foreign(&self, address: IpAddr, user: u32) -> impl Iterator<Item = &RuleMessage> {
         let family = routing::family(address.is_ipv6());
         self.rules.iter().filter(move |rule| {
             let is_ours = rule.attributes.contains(&routing::originator());
-            rule.header.family == family && !is_ours && fits(rule, address)
+            rule.header.family == family && !is_ours && fits(rule, address, user)
         })
     }
 }
@@ -244,9 +254,17 @@ pub(super) fn is_closed() -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Whether a rule fits a packet of this host without a mark and without a chosen source address, as
-/// the kernel would match it (`fib_rule_match` in net/core/fib_rules.c).
-fn fits(rule: &RuleMessage, address: IpAddr) -> bool {
+/// The users whose packets a rule fits; `None` if those of all users.
+fn users(rule: &RuleMessage) -> Option<Users> {
+    rule.attributes.iter().find_map(|attribute| match attribute {
+        RuleAttribute::UidRange(range) => Some(Users { first: range.start, last: range.end }),
+        _ => None,
+    })
+}
+
+/// Whether a rule fits a packet of a user of this host without a mark and without a chosen source
+/// address, as the kernel would match it (`fib_rule_match` in net/core/fib_rules.c).
+fn fits(rule: &RuleMessage, address: IpAddr, user: u32) -> bool {
     let (mut mark, mut mask) = (None, u32::MAX);
     let mut fits = true;
     for attribute in &rule.attributes {
@@ -258,6 +276,7 @@ fn fits(rule: &RuleMessage, address: IpAddr) -> bool {
             RuleAttribute::Iifname(name) => fits &= name == "lo",
             RuleAttribute::FwMark(value) => mark = Some(*value),
             RuleAttribute::FwMask(value) => mask = *value,
+            RuleAttribute::UidRange(range) => fits &= (range.start..=range.end).contains(&user),
             RuleAttribute::Source(_)
             | RuleAttribute::Oifname(_)
             | RuleAttribute::IpProtocol(_)
@@ -279,10 +298,29 @@ pub struct ForeignRule {
     pub table: u32,
 }
 
-/// The link on which the kernel would send an unmarked packet to `address`, and the table that says
-/// so; `None` if on none.
-pub(super) fn way_out(netlink: &mut Netlink, address: IpAddr) -> io::Result<Option<(u32, u32)>> {
-    route_to(netlink, address, |route| {
+/// Users of this host, by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Users {
+    /// The first.
+    pub first: u32,
+    /// The last.
+    pub last: u32,
+}
+
+/// The user of this process.
+pub(super) fn own_user() -> u32 {
+    // SAFETY: reads the user of the process.
+    unsafe { libc::geteuid() }
+}
+
+/// The link on which the kernel would send an unmarked packet of a user to `address`, and the table
+/// that says so; `None` if on none.
+pub(super) fn way_out(
+    netlink: &mut Netlink,
+    address: IpAddr,
+    user: u32,
+) -> io::Result<Option<(u32, u32)>> {
+    route_to(netlink, address, user, |route| {
         let (mut link, mut table) = (None, u32::from(route.header.table));
         for attribute in &route.attributes {
             match attribute {
@@ -296,12 +334,13 @@ pub(super) fn way_out(netlink: &mut Netlink, address: IpAddr) -> io::Result<Opti
     })
 }
 
-/// What `read` makes of the route that the kernel would use for an unmarked packet to `address`;
-/// `None` if it has none. A rule or route of type blackhole is told as EINVAL (`fib4_rule_action`
-/// in net/ipv4/fib_rules.c, `fib_props` in net/ipv4/fib_semantics.c).
+/// What `read` makes of the route that the kernel would use for an unmarked packet of a user to
+/// `address`; `None` if it has none. A rule or route of type blackhole is told as EINVAL
+/// (`fib4_rule_action` in net/ipv4/fib_rules.c, `fib_props` in net/ipv4/fib_semantics.c).
 fn route_to<T>(
     netlink: &mut Netlink,
     address: IpAddr,
+    user: u32,
     read: impl Fn(&RouteMessage) -> Option<T>,
 ) -> io::Result<Option<T>> {
     let mut message = RouteMessage::default();
@@ -309,6 +348,7 @@ fn route_to<T>(
     message.header.destination_prefix_length = if address.is_ipv6() { 128 } else { 32 };
     message.header.flags = RouteFlags::LookupTable;
     message.attributes.push(RouteAttribute::Destination(address.into()));
+    message.attributes.push(RouteAttribute::Uid(user));
     let asked = netlink.get(RouteNetlinkMessage::GetRoute(message), |entry| match entry {
         RouteNetlinkMessage::NewRoute(route) => read(&route),
         _ => None,
@@ -329,12 +369,12 @@ fn route_to<T>(
     }
 }
 
-/// The name of the link on which an unmarked packet of this host to `address` leaves, if on any.
+/// The name of the link on which an unmarked packet of this process to `address` leaves, if on any.
 ///
 /// # Errors
 /// [`Error::Os`] where a sandbox forbids netlink.
 pub fn link_to(address: IpAddr) -> Result<Option<String>, Error> {
-    let found = way_out(&mut Netlink::open()?, address);
+    let found = way_out(&mut Netlink::open()?, address, own_user());
     let found =
         found.map_err(|error| Error::os(format!("ask for the route to {address}"), error))?;
     let Some((index, _)) = found else { return Ok(None) };
@@ -348,7 +388,7 @@ pub fn link_to(address: IpAddr) -> Result<Option<String>, Error> {
 /// [`Error::Os`] where a sandbox forbids netlink.
 pub fn is_own(address: IpAddr) -> Result<bool, Error> {
     let is_local = |route: &RouteMessage| (route.header.kind == RouteType::Local).then_some(());
-    let found = route_to(&mut Netlink::open()?, address, is_local);
+    let found = route_to(&mut Netlink::open()?, address, own_user(), is_local);
     let found =
         found.map_err(|error| Error::os(format!("ask for the route to {address}"), error))?;
     Ok(found.is_some())

@@ -314,9 +314,10 @@ fn beside(beside: Option<Beside>) -> Found {
 }
 
 /// Parts of the host: the name of the check, the part, and the text for a good result.
-const CLIENT_PARTS: [(&str, &str, &str); 11] = [
+const CLIENT_PARTS: [(&str, &str, &str); 12] = [
     (SESSION, "session", ""),
     (TRANSPORT, "transport", ""),
+    ("links", "link", "no link is silent while another carries"),
     ("interface", "interface", "up, with its addresses"),
     ("routes", "routing", "in place"),
     (LEAKS, "leak", NOTHING_PASSES),

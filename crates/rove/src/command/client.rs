@@ -372,13 +372,16 @@ fn told(status: &ClientStatus) -> String {
 
 /// Which traffic uses a tunnel that is split.
 fn traffic(status: &ClientStatus) -> String {
-    let ClientStatus { route, exclude, excluded, .. } = status;
+    let ClientStatus { route, exclude, excluded, allow_lan, .. } = status;
+    let lan = allow_lan.then(|| "the local network".to_owned());
     let more = match excluded.saturating_sub(exclude.len()) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let without = format!("{}{more}", exclude.join(", "));
-    match (route.is_empty(), exclude.is_empty()) {
+    let without: Vec<String> = lan.into_iter().chain(exclude.iter().cloned()).collect();
+    let is_whole = without.is_empty();
+    let without = format!("{}{more}", without.join(", "));
+    match (route.is_empty(), is_whole) {
         (true, true) => String::new(),
         (false, true) => format!("only {} uses the tunnel", route.join(", ")),
         (true, false) => format!("everything but {without} uses the tunnel"),
@@ -493,6 +496,8 @@ mod tests {
         assert_eq!(told(&[], &net, 1), "everything but 192.0.2.0/24 uses the tunnel");
         let many = "everything but 192.0.2.0/24 and 19999 more uses the tunnel";
         assert_eq!(told(&[], &net, 20_000), many);
+        let lan = ClientStatus { allow_lan: true, ..ClientStatus::default() };
+        assert_eq!(traffic(&lan), "everything but the local network uses the tunnel");
     }
 
     #[test]

@@ -36,7 +36,13 @@ impl Applier {
         let present = Present::read(self.entries.iter().map(|held| &held.entry.item))?;
         let mut found = Vec::new();
         for at in 0..self.entries.len() {
-            let standing = self.standing(at, &present)?;
+            let standing = match self.standing(at, &present) {
+                Err(error) if error.is_of_packet_filter() => {
+                    found.extend(self.unknown(at, &error));
+                    continue;
+                }
+                standing => standing?,
+            };
             // Name servers that could never be set are a fault of their own: `dns_refused`.
             if standing != Standing::InPlace && !self.dns_waits(at) {
                 let item = &self.entries[at].entry.item;
@@ -75,7 +81,14 @@ impl Applier {
             if is_filter && scope == Scope::AllButFilters {
                 continue;
             }
-            let standing = self.standing(at, &present)?;
+            let standing = match self.standing(at, &present) {
+                // Routes and name servers are restored all the same.
+                Err(error) if error.is_of_packet_filter() => {
+                    found.extend(self.unknown(at, &error));
+                    continue;
+                }
+                standing => standing?,
+            };
             if standing == Standing::InPlace {
                 self.answer_again(at, &mut netlink)?;
                 continue;
@@ -95,6 +108,14 @@ impl Applier {
             found.push(Deviation::new(&item, standing, outcome));
         }
         Ok(found)
+    }
+
+    /// A packet filter that cannot be looked at. Of a guard [`Applier::unguarded`] says so, if its
+    /// plan met the same obstacle.
+    fn unknown(&self, at: usize, why: &Error) -> Option<Deviation> {
+        let item = &self.entries[at].entry.item;
+        let is_said = matches!(item, Item::Guard(_)) && self.unguarded.is_some();
+        (!is_said).then(|| Deviation::unknown(item, why))
     }
 
     /// Installs a guard once more that did not know the host's sockets, if they can be read now. It
