@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use rove_engine::Events;
 use rove_proto::node::Event;
 
-use super::News;
+use super::report::News;
 
 /// Events kept while the control thread has no room; the core itself bounds as many.
 const EVENTS_MAX: usize = 4_096;

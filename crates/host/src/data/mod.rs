@@ -9,11 +9,12 @@
 
 mod backlog;
 mod device;
+mod report;
 mod sockets;
 mod streams;
+mod token;
 mod turn;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,25 +25,23 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use backlog::Backlog;
 use device::Device;
-use mio::{Poll, Token, Waker};
+use mio::{Poll, Waker};
+pub use report::{Carried, Forbidden, News, Snapshot};
 use rove_engine::Engine;
 use rove_os::clock::Clock;
 use rove_os::copied;
 use rove_os::links::Link;
-use rove_os::stream::{Listener, ListeningSocket, Subflow};
+use rove_os::stream::{Listener, ListeningSocket};
 use rove_os::tun::Tun;
 use rove_os::udp::UdpSocket;
 use rove_proto::crypto::Rng;
 use rove_proto::id::{PeerKey, SocketId};
-use rove_proto::node::{Command, Config, Event, FlowsFrom, FlowsPage, Node, PeerStatus, StreamTo};
+use rove_proto::node::{Command, Config, FlowsFrom, FlowsPage, Node, StreamTo};
 use rove_proto::time::Instant;
 use sockets::Sockets;
 pub use streams::{ByProxy, Mptcp, Way};
+use token::{COPIED, TUN, WAKE};
 
-/// How long a refusal to send counts. A client that gets no answer asks again within some seconds.
-/// Half as long would end the problem between two tries. Twice as long would keep it after its
-/// cure.
-const FORBIDDEN_LASTS: Duration = Duration::from_secs(30);
 /// Orders that wait for the data thread.
 const ORDERS_MAX: usize = 1_024;
 /// How long the thread may take to answer: it never waits, and one turn takes moments.
@@ -51,12 +50,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The core numbers the sockets that it asks for from here; those below are the control thread's,
 /// and listen.
 pub const FIRST_SOCKET_OF_CORE: u32 = 1_024;
-
-const WAKE: Token = Token(0);
-const TUN: Token = Token(1);
-const STREAMS: Token = Token(2);
-const COPIED: Token = Token(3);
-const FIRST_SOCKET: usize = 4;
 
 /// What the control thread wants.
 pub enum Order {
@@ -104,61 +97,6 @@ pub enum Order {
     },
     /// Say goodbye, send what is left and end.
     Stop,
-}
-
-/// The sessions at one moment.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// That moment.
-    pub now: Instant,
-    /// One entry per peer that was asked for and is known.
-    pub peers: Vec<PeerStatus>,
-    /// What was thrown away so far, by the core and by the kernel, by name; without what never was.
-    pub drops: Vec<(&'static str, u64)>,
-    /// What carries the paths that are streams.
-    pub streams: BTreeMap<SocketId, Carried>,
-    /// For how long packets for the tunnel's interface have not been joined, because the kernel
-    /// refused joined ones.
-    pub merging_off: Option<Duration>,
-    /// A destination to which this host does not let datagrams out.
-    pub forbidden: Option<Forbidden>,
-}
-
-/// A firewall of this host drops what goes to this destination: the kernel answers EPERM.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Forbidden {
-    /// The destination that was refused last.
-    pub remote: SocketAddr,
-    /// Since when nothing has left for it.
-    pub since: std::time::Instant,
-    /// When the kernel refused last.
-    pub last: std::time::Instant,
-}
-
-impl Forbidden {
-    /// Whether that is still so, as far as is known: a client asks a gateway that does not answer
-    /// more often.
-    pub fn lasts(&self) -> bool {
-        self.last.elapsed() < FORBIDDEN_LASTS
-    }
-}
-
-/// What carries a path that is a stream.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Carried {
-    /// `tcp` or `mptcp`, and `+tls` if that is around it.
-    pub transport: &'static str,
-    /// What one of MPTCP goes by.
-    pub subflows: Vec<Subflow>,
-}
-
-/// What the data thread tells.
-#[derive(Debug)]
-pub enum News {
-    /// Something happened in the core.
-    Event(Event),
-    /// The thread has ended without being told to: why.
-    Ended(String),
 }
 
 /// How a data thread is set up.

@@ -24,8 +24,9 @@ use rove_proto::outbox::{Route, Sending};
 use rove_proto::time::Instant;
 use rove_proto::wire::Kind;
 
+use super::report::{Carried, Forbidden};
 use super::streams::{ACCEPTED_MAX, Door, Mptcp, TRIAL_TIME, Way};
-use super::{Carried, FIRST_SOCKET, Forbidden};
+use super::token::FIRST_SOCKET;
 
 /// Slots of one receive: with segmentation offload half a megabyte, which the outbox can hold.
 const RECEIVE_SLOTS: usize = 8;

@@ -15,7 +15,7 @@ use rove_os::stream::{Basic, Listener, ListeningSocket, Proxy, Security, Stream,
 use rove_os::udp::Queue;
 use rove_proto::id::SocketId;
 
-use super::STREAMS;
+use super::token::STREAMS;
 
 /// How long a client's stream may take to open, and a gateway's may be open without an answer of
 /// the core: longer than any handshake, in nanoseconds.

@@ -11,7 +11,8 @@ use rove_os::tun::Tun;
 use rove_proto::id::{LinkId, Transport};
 use rove_proto::node::{self, Command, PeerStatus};
 
-use super::{COPIED, Data, News, Order, STREAMS, Snapshot, TUN, WAKE};
+use super::token::{COPIED, STREAMS, TUN, WAKE};
+use super::{Data, News, Order, Snapshot};
 
 /// Readiness that one wait reports.
 const READY_MAX: usize = 64;

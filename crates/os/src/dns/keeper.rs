@@ -24,7 +24,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Way, file::Replaced};
+use super::{
+    file::Replaced,
+    way::{Way, install_here, remove_here},
+};
 use crate::{
     error::Error,
     plan::{Dns, Places},
@@ -221,10 +224,10 @@ fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
                 .and_then(|()| dns.check())
                 .and_then(|()| way.check())
                 .inspect(|()| split = way.names_forwarder().then(|| (device.clone(), way)))
-                .and_then(|()| super::install_here((&device, &dns), way, places, &mut replaced)),
+                .and_then(|()| install_here((&device, &dns), way, places, &mut replaced)),
             Request::Remove { device, way } => {
                 split = None;
-                check(&device).and_then(|()| super::remove_here(&device, way, places, &replaced))
+                check(&device).and_then(|()| remove_here(&device, way, places, &replaced))
             }
         };
         let reply = done.map_or_else(tell, |()| Reply::Done);
@@ -234,7 +237,7 @@ fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
     };
     if let Some((device, way)) = split {
         // Nobody is left to hear of a failure.
-        let _ = super::remove_here(&device, way, places, &replaced);
+        let _ = remove_here(&device, way, places, &replaced);
     }
     Err(ended)
 }

@@ -11,64 +11,20 @@ mod file;
 mod forwarder;
 pub(crate) mod keeper;
 pub(crate) mod resolved;
+mod way;
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    path::Path,
-};
+use std::{net::SocketAddr, path::Path};
 
-use serde::{Deserialize, Serialize};
-
+pub(crate) use self::way::Way;
 use self::{
-    file::{Named, Replaced},
+    file::Replaced,
     forwarder::Forwarder,
+    way::{Carried, install_here, remove_here},
 };
 use crate::{
     error::Error,
     plan::{Dns, Places},
 };
-
-/// In which way the settings are made. It says nothing about what they replaced: the journal, which
-/// has this value, belongs to the node's user, and root restores nothing that this user chose.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Way {
-    /// systemd-resolved keeps settings per link: reverting the link's is enough.
-    Resolved,
-    /// The resolver's file, which carries what it replaced.
-    File(Carried),
-    /// The same file, which names a forwarder at this address.
-    Forwarder(Ipv4Addr),
-}
-
-impl Way {
-    /// What the file shall name; `None` if the file stays as it is.
-    fn named(self, dns: &Dns) -> Option<Named<'_>> {
-        match self {
-            Self::Resolved => None,
-            Self::File(_) => Some(Named::Tunnel(dns)),
-            Self::Forwarder(address) => Some(Named::Forwarder(address)),
-        }
-    }
-
-    fn names_forwarder(self) -> bool {
-        matches!(self, Self::Forwarder(_))
-    }
-
-    /// Refuses a forwarder that is not on this host.
-    fn check(self) -> Result<(), Error> {
-        match self {
-            Self::Forwarder(address) if !address.is_loopback() => {
-                Err(Error::BadPlan { why: format!("{address} is no loopback address") })
-            }
-            Self::Resolved | Self::File(_) | Self::Forwarder(_) => Ok(()),
-        }
-    }
-}
-
-/// Journals of earlier versions have the replaced text here. It is not read any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Carried {}
 
 /// The name servers of this host, as plans set them.
 #[derive(Debug)]
@@ -142,31 +98,7 @@ impl NameServers {
     }
 }
 
-fn install_here(
-    (device, dns): (&str, &Dns),
-    way: Way,
-    places: &Places,
-    replaced: &mut Replaced,
-) -> Result<(), Error> {
-    match way.named(dns) {
-        None => resolved::install(device, dns),
-        Some(named) => file::install(named, &places.resolv_conf, replaced),
-    }
-}
-
 /// Why the settings cannot be changed: the process that does so has ended, or is stopped.
 pub(crate) fn fault() -> Option<Error> {
     keeper::fault()
-}
-
-fn remove_here(
-    device: &str,
-    way: Way,
-    places: &Places,
-    replaced: &Replaced,
-) -> Result<(), Error> {
-    match way {
-        Way::Resolved => resolved::remove(device),
-        Way::File(_) | Way::Forwarder(_) => file::remove(&places.resolv_conf, replaced),
-    }
 }

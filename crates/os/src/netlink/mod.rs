@@ -12,7 +12,7 @@ use std::{io, os::fd::AsRawFd, time::Duration};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::error::Error;
@@ -26,6 +26,11 @@ const BATCH_MAX: usize = 128;
 const DUMP_TRIES_MAX: u32 = 8;
 /// Flag of a dump during which something changed (linux/netlink.h).
 const NLM_F_DUMP_INTR: u16 = 0x10;
+
+/// The family of addresses in messages.
+pub(crate) fn family(v6: bool) -> AddressFamily {
+    if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet }
+}
 
 /// A socket for requests.
 #[derive(Debug)]

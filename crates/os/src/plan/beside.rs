@@ -21,7 +21,7 @@ use netlink_packet_route::link::InfoKind;
 
 use super::{
     Plan,
-    surroundings::{LocalNetwork, is_network, is_private},
+    local_network::{LocalNetwork, is_network, is_private},
 };
 use crate::links::{Link, LinkKind};
 

@@ -7,7 +7,7 @@ use super::{
     Flows, excluded,
     item::Item,
     journal::{Before, Entry},
-    routing, sysctl,
+    routing, setting,
 };
 use crate::{dns::NameServers, error::Error, mptcp::PathManager, netlink::Netlink, nft};
 
@@ -22,7 +22,7 @@ pub(super) fn install(
         Item::KillSwitch(opening) => nft::install_kill_switch(opening),
         Item::Guard(guard) => nft::install_guard(guard, flows),
         Item::Device { name, mtu, persistent: _ } => routing::set_up(netlink, name, *mtu),
-        Item::Sysctl { key, value } => sysctl::write(key, value),
+        Item::Sysctl { key, value } => setting::write(key, value),
         Item::Address { device, net } => routing::add_address(netlink, device, *net),
         Item::Route { net, target } => routing::add_route(netlink, *net, target),
         Item::Excluded { v6, nets } => excluded::install(netlink, *v6, nets),
@@ -69,8 +69,8 @@ pub(super) fn remove(
         (Item::Device { .. }, _) => Ok(()),
         (Item::Sysctl { key, value }, Before::Sysctl(before)) => {
             // Restored only if nobody else has set it since.
-            match sysctl::read(key) {
-                Ok(now) if now == *value => sysctl::write(key, before),
+            match setting::read(key) {
+                Ok(now) if now == *value => setting::write(key, before),
                 Ok(_) | Err(_) => Ok(()),
             }
         }

@@ -28,7 +28,7 @@ use ipnet::IpNet;
 use super::{
     Connection, MARK,
     item::{Guard, Item, Target},
-    sysctl,
+    setting,
 };
 use crate::{
     error::Error,
@@ -259,7 +259,7 @@ impl Older {
 }
 
 fn read(guard: &Guard, items: &[&Item]) -> Result<Flows, Error> {
-    let ports = sysctl::read(PORTS).ok().and_then(|text| {
+    let ports = setting::read(PORTS).ok().and_then(|text| {
         let mut ends = text.split_whitespace().map(str::parse);
         Some(ends.next()?.ok()?..=ends.next()?.ok()?)
     });

@@ -22,7 +22,7 @@ use netlink_packet_route::{
 use super::{RULE_PRIORITY_FORMER, present, routing};
 use crate::{
     error::Error,
-    netlink::{Netlink, sockets},
+    netlink::{Netlink, family, sockets},
 };
 
 /// Makes every destination outside the tunnel unreachable from this address.
@@ -101,7 +101,7 @@ pub(super) fn is_of_former(rule: &RuleMessage) -> bool {
 /// What names the rule of an address.
 fn rule(address: IpAddr) -> RuleMessage {
     let mut message = RuleMessage::default();
-    message.header.family = routing::family(address.is_ipv6());
+    message.header.family = family(address.is_ipv6());
     message.header.src_len = if address.is_ipv6() { 128 } else { 32 };
     message.attributes.push(routing::originator());
     message.attributes.push(RuleAttribute::Priority(RULE_PRIORITY_FORMER));

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     Connection, Destination, Dns, GATEWAY_TABLE, GUARD_TABLE, KILL_SWITCH_TABLE, Plan,
     RULE_PRIORITY_INBOUND, RULE_PRIORITY_REPLIES, RULE_PRIORITY_TUNNEL, TABLE, TABLE_REPLIES,
-    excluded,
-    surroundings::{Bridge, LocalNetwork, Surroundings, groups},
+    local_network::LocalNetwork,
+    networks,
+    surroundings::{Bridge, Surroundings, groups},
 };
 use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
 
@@ -111,7 +112,7 @@ pub(crate) struct Opening {
     /// Gateway addresses, whose datagrams may arrive unsolicited at the tunnel's sockets.
     pub(crate) gateways: Vec<IpAddr>,
     /// Destinations that are excluded from the tunnel.
-    #[serde(with = "excluded")]
+    #[serde(with = "networks")]
     pub(crate) destinations: Vec<IpNet>,
     /// Also allow the multicast groups and link-local addresses of links.
     pub(crate) allow_lan: bool,
@@ -441,7 +442,7 @@ fn opening(
     Opening {
         device: plan.device.clone(),
         gateways: sorted(gateways.to_vec()),
-        destinations: excluded::merged(&plan.exclude, &plan.routes),
+        destinations: networks::merged(&plan.exclude, &plan.routes),
         allow_lan: plan.allow_lan,
         lan: around.lan.clone(),
         own_links: around.own_links.clone(),
@@ -496,7 +497,7 @@ fn push_routes(plan: &Plan, around: &Surroundings, items: &mut Vec<Item>) {
             past.extend(groups_v4().filter(|net| !routes.contains(net)));
         }
         if !past.is_empty() {
-            items.push(Item::Excluded { v6, nets: excluded::merged(&past, &routes) });
+            items.push(Item::Excluded { v6, nets: networks::merged(&past, &routes) });
         }
         if plan.guard.is_some() {
             items.push(Item::Rule { v6, kind: RuleKind::Inbound });

@@ -31,12 +31,15 @@ mod former;
 mod held;
 mod item;
 pub(crate) mod journal;
+mod local_network;
+mod networks;
 mod obstacle;
 mod places;
 mod present;
 mod redirects;
 mod routing;
 mod sender;
+mod setting;
 mod surroundings;
 mod sweep;
 mod sysctl;
@@ -51,16 +54,17 @@ pub use self::{
     beside::{Cause, Displaced},
     deviation::{Deviation, Outcome, Part},
     flows::Beside,
+    local_network::is_private,
     obstacle::Obstacle,
     places::Places,
     present::{ForeignRule, Standing, Users, is_own, link_to},
     routing::close,
-    surroundings::is_private,
 };
 pub(crate) use self::{
     flows::Flows,
     item::{Gate, Guard as GuardRules, Opening},
-    surroundings::{Bridge, LocalNetwork, groups},
+    local_network::LocalNetwork,
+    surroundings::{Bridge, groups},
 };
 use crate::{error::Error, links::Link, mptcp};
 

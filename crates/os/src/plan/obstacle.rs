@@ -160,8 +160,7 @@ fn bypasses_of(
             };
             let link = links.iter().find(|link| link.index == index);
             if let Some(link) = link.filter(|link| link.name != *device) {
-                let (link, rules) =
-                    (link.name.clone(), present.rules_before(address, table, user));
+                let (link, rules) = (link.name.clone(), present.rules_before(address, table, user));
                 let to = vec![net];
                 note(&mut found, Obstacle::Bypass { to, link, rules, is_blocked, users });
             }
@@ -296,7 +295,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{item::Guard, surroundings::LocalNetwork};
+    use crate::plan::{item::Guard, local_network::LocalNetwork};
 
     fn chain(table: &str, name: &str, policy: &str) -> Value {
         json!({ "chain": {

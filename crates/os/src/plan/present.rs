@@ -24,8 +24,11 @@ use netlink_packet_route::{
     rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage},
 };
 
-use super::{TABLE, TABLE_REPLIES, item::Item, routing, sysctl};
-use crate::{error::Error, netlink::Netlink};
+use super::{TABLE, TABLE_REPLIES, item::Item, routing, setting};
+use crate::{
+    error::Error,
+    netlink::{Netlink, family},
+};
 
 /// Whether an item is in place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -145,7 +148,7 @@ impl Present {
             | Item::MptcpLimit(..)
             | Item::Subflow(_)
             | Item::Dns { .. } => Standing::InPlace,
-            Item::Sysctl { key, value } => match sysctl::read(key) {
+            Item::Sysctl { key, value } => match setting::read(key) {
                 Ok(now) if now == *value => Standing::InPlace,
                 Ok(_) => Standing::Changed,
                 // The setting disappeared together with its link.
@@ -168,7 +171,7 @@ impl Present {
                 RuleAttribute::Destination(to) => IpNet::new(*to, rule.header.dst_len).ok(),
                 _ => None,
             });
-            to.filter(|_| rule.header.family == routing::family(v6) && !is_ours && is_before)
+            to.filter(|_| rule.header.family == family(v6) && !is_ours && is_before)
         });
         let is_foreign = |route: &RouteMessage| route.header.protocol != routing::protocol();
         let routed = self.routes.iter().filter(|(_, routes)| routes.iter().any(is_foreign));
@@ -213,7 +216,7 @@ impl Present {
 
     /// Rules of other programs that fit packets of a user of this host for `address`.
     fn foreign(&self, address: IpAddr, user: u32) -> impl Iterator<Item = &RuleMessage> {
-        let family = routing::family(address.is_ipv6());
+        let family = family(address.is_ipv6());
         self.rules.iter().filter(move |rule| {
             let is_ours = rule.attributes.contains(&routing::originator());
             rule.header.family == family && !is_ours && fits(rule, address, user)
@@ -344,7 +347,7 @@ fn route_to<T>(
     read: impl Fn(&RouteMessage) -> Option<T>,
 ) -> io::Result<Option<T>> {
     let mut message = RouteMessage::default();
-    message.header.address_family = routing::family(address.is_ipv6());
+    message.header.address_family = family(address.is_ipv6());
     message.header.destination_prefix_length = if address.is_ipv6() { 128 } else { 32 };
     message.header.flags = RouteFlags::LookupTable;
     message.attributes.push(RouteAttribute::Destination(address.into()));
@@ -470,7 +473,7 @@ pub(super) fn tables(netlink: &mut Netlink, v6: bool) -> io::Result<Vec<Seen>> {
 /// The routes of one table.
 pub(super) fn table(netlink: &mut Netlink, v6: bool, table: u32) -> io::Result<Vec<Seen>> {
     let mut message = RouteMessage::default();
-    message.header.address_family = routing::family(v6);
+    message.header.address_family = family(v6);
     message.attributes.push(RouteAttribute::Table(table));
     netlink.dump(&RouteNetlinkMessage::GetRoute(message), |entry| match entry {
         RouteNetlinkMessage::NewRoute(route)
@@ -485,7 +488,7 @@ pub(super) fn table(netlink: &mut Netlink, v6: bool, table: u32) -> io::Result<V
 
 pub(super) fn rules(netlink: &mut Netlink, v6: bool) -> io::Result<Vec<RuleMessage>> {
     let mut message = RuleMessage::default();
-    message.header.family = routing::family(v6);
+    message.header.family = family(v6);
     netlink.dump(&RouteNetlinkMessage::GetRule(message), |entry| match entry {
         RouteNetlinkMessage::NewRule(rule) => Some(rule),
         _ => None,

@@ -9,7 +9,11 @@ use netlink_packet_route::{
     route::{RouteFlags, RouteMessage},
 };
 
-use super::{Plan, item::Item, sysctl};
+use super::{
+    Plan,
+    item::Item,
+    setting::{self, REDIRECTS_V4},
+};
 use crate::{
     links::{Link, LinkKind},
     netlink::Netlink,
@@ -17,9 +21,6 @@ use crate::{
 
 const SETTING: &str = "accept_redirects";
 const REFUSED: &str = "0";
-/// For IPv4, a host that does not forward accepts redirects if the link's setting or "all" allows
-/// them (`IN_DEV_RX_REDIRECTS`, linux/inetdevice.h). For IPv6 only the link's setting counts.
-pub(super) const ALL_V4: &str = "ipv4/conf/all/accept_redirects";
 /// Writing this setting makes the kernel forget learned redirects and path MTUs (IPv4).
 const FLUSH_V4: &str = "ipv4/route/flush";
 
@@ -32,8 +33,8 @@ pub(super) fn items(plan: &Plan, links: &[Link]) -> Vec<Item> {
         ["ipv4", "ipv6"].map(|family| format!("{family}/conf/{}/{SETTING}", link.name))
     });
     of_links
-        .chain([ALL_V4.to_owned()])
-        .filter(|key| sysctl::may_write(key))
+        .chain([REDIRECTS_V4.to_owned()])
+        .filter(|key| setting::may_write(key))
         .map(|key| Item::Sysctl { key, value: REFUSED.to_owned() })
         .collect()
 }
@@ -46,7 +47,7 @@ pub(super) fn were_taken(item: &Item, before: &str) -> bool {
 /// Makes the kernel forget accepted redirects. It also forgets path MTUs and learns those again.
 /// Entries that cannot be deleted expire by themselves.
 pub(super) fn forget(netlink: &mut Netlink) {
-    let _ = sysctl::write(FLUSH_V4, "1");
+    let _ = setting::write(FLUSH_V4, "1");
     let mut every = RouteMessage::default();
     every.header.address_family = AddressFamily::Inet6;
     let learned = netlink.dump(&RouteNetlinkMessage::GetRoute(every), |entry| {

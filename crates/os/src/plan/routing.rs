@@ -19,9 +19,12 @@ use super::{
     MARK, MARK_INBOUND, MARK_REPLY, ROUTE_PROTOCOL, RULE_PRIORITY_CLOSED, RULE_PRIORITY_INBOUND,
     RULE_PRIORITY_REPLIES, RULE_PRIORITY_TUNNEL, TABLE, TABLE_REPLIES,
     item::{RuleKind, Target},
-    sysctl,
+    setting,
 };
-use crate::{error::Error, netlink::Netlink};
+use crate::{
+    error::Error,
+    netlink::{Netlink, family},
+};
 
 /// Bytes of the longest super-packet that the kernel hands over. Its segments, as datagrams of the
 /// tunnel, fit one send with segmentation offload (65,507 bytes), at any MTU of the tunnel. They
@@ -35,7 +38,7 @@ const METRIC_BEHIND: u32 = 0x7fff_ffff;
 pub(super) fn set_up(netlink: &mut Netlink, name: &str, mtu: u32) -> Result<(), Error> {
     for (key, value) in [("disable_ipv6", "0"), ("accept_ra", "0"), ("addr_gen_mode", "1")] {
         // A kernel without IPv6 has none of them, and needs none.
-        let _ = sysctl::write(&format!("ipv6/conf/{name}/{key}"), value);
+        let _ = setting::write(&format!("ipv6/conf/{name}/{key}"), value);
     }
     let mut message = LinkMessage::default();
     message.header.index = index_of(name)?;
@@ -103,8 +106,8 @@ pub(super) fn add_address(netlink: &mut Netlink, device: &str, net: IpNet) -> Re
     };
     let mut added = add();
     // A person who turns IPv6 off on all interfaces turns it off in the tunnel, too.
-    if net.addr().is_ipv6() && added.is_err() && sysctl::is_ipv6_off(device) {
-        sysctl::turn_ipv6_on(device)?;
+    if net.addr().is_ipv6() && added.is_err() && setting::is_ipv6_off(device) {
+        setting::turn_ipv6_on(device)?;
         added = add();
     }
     added.map_err(|error| Error::os(format!("give {device} the address {net}"), error))?;
@@ -334,10 +337,6 @@ pub(super) fn originator() -> RuleAttribute {
 /// The originator of Rove's routes and rules.
 pub(super) fn protocol() -> RouteProtocol {
     RouteProtocol::Other(ROUTE_PROTOCOL)
-}
-
-pub(super) fn family(v6: bool) -> AddressFamily {
-    if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet }
 }
 
 pub(super) fn index_of(name: &str) -> Result<u32, Error> {

@@ -23,10 +23,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr},
 };
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net};
 use netlink_packet_route::{
     RouteNetlinkMessage,
     address::{AddressAttribute, AddressMessage},
@@ -38,12 +38,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     Plan,
     beside::{self, Cause, Displaced},
-    routing, sysctl,
+    local_network::{LocalNetwork, is_network, is_private},
+    setting,
 };
 use crate::{
     error::Error,
     links::{self, Link, LinkKind},
-    netlink::Netlink,
+    netlink::{Netlink, family},
 };
 
 /// Multicast groups of a link (RFC 5771, RFC 2365, RFC 4291) and link-local addresses. They are
@@ -51,27 +52,8 @@ use crate::{
 const GROUPS: [&str; 6] =
     ["224.0.0.0/24", "239.0.0.0/8", "255.255.255.255/32", "fe80::/10", "ff02::/16", "ff05::/16"];
 
-/// Private networks and link-local addresses, which any site may use (RFC 1918, RFC 3927).
-const PRIVATE_V4: [Ipv4Net; 4] = [
-    Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
-    Ipv4Net::new_assert(Ipv4Addr::new(172, 16, 0, 0), 12),
-    Ipv4Net::new_assert(Ipv4Addr::new(192, 168, 0, 0), 16),
-    LINK_LOCAL_V4,
-];
-const LINK_LOCAL_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16);
-/// The same for IPv6 (RFC 4193).
-const PRIVATE_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7);
-
 /// Routes that are read of one tunnel. More are those of a router, which [`beside`] does not keep.
 const TUNNEL_ROUTES_MAX: usize = 4_096;
-
-/// A network, and the link that it is on.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LocalNetwork {
-    pub(crate) link: String,
-    pub(crate) net: IpNet,
-}
 
 /// A bridge, and the hardware addresses by which frames reach this host itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -321,7 +303,7 @@ impl Port {
 fn note_routes(netlink: &mut Netlink, into: &mut BTreeMap<u32, Vec<IpNet>>) -> io::Result<()> {
     for v6 in [false, true] {
         let mut message = RouteMessage::default();
-        message.header.address_family = routing::family(v6);
+        message.header.address_family = family(v6);
         let found = netlink.dump(&RouteNetlinkMessage::GetRoute(message), |entry| match entry {
             RouteNetlinkMessage::NewRoute(message) => links::read_route(&message),
             _ => None,
@@ -339,7 +321,7 @@ fn note_routes(netlink: &mut Netlink, into: &mut BTreeMap<u32, Vec<IpNet>>) -> i
 
 /// Whether the host forwards packets that arrive on this link.
 fn forwards(link: &str) -> bool {
-    sysctl::read(&format!("ipv4/conf/{link}/forwarding")).is_ok_and(|value| value == "1")
+    setting::read(&format!("ipv4/conf/{link}/forwarding")).is_ok_and(|value| value == "1")
 }
 
 /// An Ethernet address as people write it.
@@ -358,22 +340,9 @@ fn link_local(message: &AddressMessage) -> Option<(u32, IpNet)> {
     })
 }
 
-/// A prefix of one address contains only this host.
-pub(super) fn is_network(net: &IpNet) -> bool {
-    net.prefix_len() < net.max_prefix_len()
-}
-
 /// Networks that are on each link.
 pub(crate) fn groups() -> Vec<IpNet> {
     GROUPS.iter().filter_map(|net| net.parse().ok()).collect()
-}
-
-/// Whether the network is one that any site may use.
-pub fn is_private(net: &IpNet) -> bool {
-    match net {
-        IpNet::V4(net) => PRIVATE_V4.iter().any(|private| private.contains(net)),
-        IpNet::V6(net) => PRIVATE_V6.contains(net),
-    }
 }
 
 /// Whether a route of the plan other than a default route covers the network.

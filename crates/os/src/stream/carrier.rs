@@ -16,7 +16,7 @@ use socket2::Socket;
 use super::{
     StreamError,
     frame::{self, FRAME_LEN_MAX, LENGTH_LEN},
-    socket::Wire,
+    wire::Wire,
 };
 use crate::udp::{Queue, SendError};
 

@@ -9,11 +9,13 @@ use rustls::{ClientConnection, Connection};
 use socket2::Socket;
 
 use super::{
-    Phase, StreamError,
+    StreamError,
     carrier::{Carrier, Layer},
     frame::{self, ALPN, FRAME_LEN_MAX, PREFACE},
+    options::Phase,
     proxy::Exchange,
-    socket::{self, Wire},
+    socket,
+    wire::Wire,
 };
 use crate::udp::SendError;
 

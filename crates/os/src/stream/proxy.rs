@@ -13,7 +13,7 @@ use std::{
 use data_encoding::BASE64;
 use socket2::Socket;
 
-use super::{StreamError, socket::Wire};
+use super::{StreamError, wire::Wire};
 use crate::{
     error::Error,
     http::{self, Answer},

@@ -6,8 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::PACKET_LEN_MAX;
-use super::vnet::VNET_LEN;
+use super::vnet::{PACKET_LEN_MAX, VNET_LEN};
 
 /// How many of the oldest are looked at before there is one more.
 const LOOKS: usize = 4;

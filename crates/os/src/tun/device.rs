@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use super::{Offload, TunOptions, vnet::VNET_LEN};
+use super::vnet::VNET_LEN;
 use crate::error::Error;
 
 const TUN_DEVICE: &str = "/dev/net/tun";
@@ -25,6 +25,29 @@ const TUN_F_USO4: libc::c_ulong = 0x20;
 const TUN_F_USO6: libc::c_ulong = 0x40;
 const OFFLOAD_TCP: libc::c_ulong = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
 const OFFLOAD_UDP: libc::c_ulong = TUN_F_USO4 | TUN_F_USO6;
+
+/// How to open a TUN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TunOptions<'a> {
+    /// Name of the interface, 1 to 15 bytes; one `%d` in it lets the kernel choose a number.
+    pub name: &'a str,
+    /// The interface outlives the process, with its addresses and routes, and is adopted by the
+    /// next [`Tun::open`] of the same name.
+    pub persistent: bool,
+    /// Ask for super-packets. Without it (and where it is refused) every packet travels alone.
+    pub offload: bool,
+}
+
+/// What the kernel agreed to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offload {
+    /// Packets carry a `virtio_net_hdr`, and checksums may be left to us.
+    pub vnet_header: bool,
+    /// TCP super-packets, both directions.
+    pub tcp: bool,
+    /// UDP super-packets, both directions (Linux 6.2).
+    pub udp: bool,
+}
 
 /// An opened TUN.
 pub(super) struct Device {

@@ -17,7 +17,7 @@
 //! looked at together: a batch ends all runs, so it has room for what one receive brings.
 
 use super::{
-    checksum,
+    checksum::{fold, pseudo_header, sum},
     split::HEADER_LEN_MAX,
     vnet::{Checksum, Gso, Vnet},
 };
@@ -245,14 +245,14 @@ fn ip_header_is_sound(packet: &[u8], flow: Flow) -> bool {
         return length + IPV6_HEADER_LEN == packet.len();
     }
     let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-    let sum = checksum::fold(checksum::sum(&packet[..IPV4_HEADER_LEN]));
+    let sum = fold(sum(&packet[..IPV4_HEADER_LEN]));
     length == packet.len() && sum == 0xffff
 }
 
 fn checksum_is_right(packet: &[u8], flow: Flow) -> bool {
     let transport = &packet[flow.ip_len..];
-    let pseudo = checksum::pseudo_header(flow.addresses(packet), flow.protocol, transport.len());
-    checksum::fold(pseudo + checksum::sum(transport)) == 0xffff
+    let pseudo = pseudo_header(flow.addresses(packet), flow.protocol, transport.len());
+    fold(pseudo + sum(transport)) == 0xffff
 }
 
 /// Packets of one flow that will be one.
@@ -436,7 +436,7 @@ fn super_header(run: &Run, first: &[u8], last: &[u8]) -> ([u8; HEADER_LEN_MAX], 
     } else {
         header[2..4].copy_from_slice(&(run.len as u16).to_be_bytes());
         header[10..12].fill(0);
-        let sum = !checksum::fold(checksum::sum(&header[..IPV4_HEADER_LEN]));
+        let sum = !fold(sum(&header[..IPV4_HEADER_LEN]));
         header[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     let (gso, offset) = if flow.protocol == PROTOCOL_TCP {
@@ -447,10 +447,9 @@ fn super_header(run: &Run, first: &[u8], last: &[u8]) -> ([u8; HEADER_LEN_MAX], 
         header[flow.ip_len + 4..flow.ip_len + 6].copy_from_slice(&length);
         (Gso::Udp, UDP_CHECKSUM)
     };
-    let pseudo =
-        checksum::pseudo_header(flow.addresses(first), flow.protocol, run.len - flow.ip_len);
+    let pseudo = pseudo_header(flow.addresses(first), flow.protocol, run.len - flow.ip_len);
     let field = flow.ip_len + usize::from(offset);
-    header[field..field + 2].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
+    header[field..field + 2].copy_from_slice(&fold(pseudo).to_be_bytes());
     let vnet = Vnet {
         gso,
         gso_size: run.first.payload_len as u16,

@@ -27,8 +27,10 @@ use std::{
 };
 
 pub use self::buffers::Home;
+pub use self::device::{Offload, TunOptions};
 pub(crate) use self::device::{check_name, index_of};
 pub use self::split::{HEADER_LEN_MAX, Segment};
+pub use self::vnet::PACKET_LEN_MAX;
 use self::{
     buffers::Buffers,
     merge::{Allowed, BATCH_MAX, Output, RUN_MAX},
@@ -37,34 +39,9 @@ use self::{
 };
 use crate::error::Error;
 
-/// Bytes of the largest packet that a TUN carries.
-pub const PACKET_LEN_MAX: usize = 65_535;
 /// What is shorter is copied by who wants to keep it: no more than a quarter of a buffer may lie
 /// idle for it.
 const KEPT_MIN: usize = PACKET_LEN_MAX / 4 * 3;
-
-/// How to open a TUN.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TunOptions<'a> {
-    /// Name of the interface, 1 to 15 bytes; one `%d` in it lets the kernel choose a number.
-    pub name: &'a str,
-    /// The interface outlives the process, with its addresses and routes, and is adopted by the
-    /// next [`Tun::open`] of the same name.
-    pub persistent: bool,
-    /// Ask for super-packets. Without it (and where it is refused) every packet travels alone.
-    pub offload: bool,
-}
-
-/// What the kernel agreed to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offload {
-    /// Packets carry a `virtio_net_hdr`, and checksums may be left to us.
-    pub vnet_header: bool,
-    /// TCP super-packets, both directions.
-    pub tcp: bool,
-    /// UDP super-packets, both directions (Linux 6.2).
-    pub udp: bool,
-}
 
 /// What one [`Tun::read`] brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@
 //! header that does not fit its packet is [`Malformed`], never a panic.
 
 use super::{
-    checksum,
+    checksum::{fold, pseudo_header, sum},
     vnet::{Checksum, Gso, Vnet},
 };
 
@@ -84,7 +84,7 @@ fn pass_whole(packet: &[u8], mut each: impl FnMut(Segment<'_>)) -> Result<usize,
 /// Adds header and payload to a checksum that so far covers the pseudo-header only.
 fn complete_checksum(packet: &mut [u8], start: usize, offset: usize) -> Result<(), Malformed> {
     let covered = packet.get_mut(start..).ok_or(Malformed)?;
-    let sum = checksum::fold(checksum::sum(covered));
+    let sum = fold(sum(covered));
     let field = covered.get_mut(offset..offset + 2).ok_or(Malformed)?;
     // Zero means "no checksum" in UDP, where alone a sum of zero must be sent as its other
     // form (RFC 768); TCP may send either, both verify.
@@ -182,10 +182,10 @@ impl Template {
         };
         self.header[field..field + 2].fill(0);
         let addresses = if self.v6 { &self.header[8..40] } else { &self.header[12..20] };
-        let sum = checksum::pseudo_header(addresses, protocol, transport_len)
-            + checksum::sum(&self.header[self.transport..self.header_len])
-            + checksum::sum(piece);
-        let value = match !checksum::fold(sum) {
+        let sum = pseudo_header(addresses, protocol, transport_len)
+            + sum(&self.header[self.transport..self.header_len])
+            + sum(piece);
+        let value = match !fold(sum) {
             0 if self.gso == Gso::Udp => 0xffff,
             value => value,
         };
@@ -203,7 +203,7 @@ impl Template {
         self.header[2..4].copy_from_slice(&(total as u16).to_be_bytes());
         self.header[4..6].copy_from_slice(&identification.to_be_bytes());
         self.header[10..12].fill(0);
-        let sum = !checksum::fold(checksum::sum(&self.header[..self.transport]));
+        let sum = !fold(sum(&self.header[..self.transport]));
         self.header[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 

@@ -6,6 +6,9 @@
 /// Length of the header in bytes.
 pub(crate) const VNET_LEN: usize = 10;
 
+/// Bytes of the largest packet that a TUN carries.
+pub const PACKET_LEN_MAX: usize = 65_535;
+
 const F_NEEDS_CSUM: u8 = 1;
 const F_DATA_VALID: u8 = 2;
 const GSO_NONE: u8 = 0;

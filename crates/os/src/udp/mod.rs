@@ -20,30 +20,15 @@ use std::{
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 
+pub use self::socket::{SOCKET_BUFFER_LEN, UdpOptions};
 use crate::error::Error;
 
-/// Bytes that the kernel may hold for one socket in each direction: 100 ms at 320 Mbit/s.
-pub const SOCKET_BUFFER_LEN: usize = 4 << 20;
 /// Bytes of one receive slot: the most that GRO joins.
 pub const RECEIVE_LEN: usize = 65_535;
 /// Slots of a [`ReceiveBuffer`] are at most so many, which is what one call can fill.
 pub const RECEIVE_SLOTS_MAX: usize = quinn_udp::BATCH_SIZE;
 /// Bytes of one call's contents: the most that IPv4 can carry in one datagram, before it is cut.
 pub const SEND_LEN_MAX: usize = 65_507;
-
-/// How to bind a socket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UdpOptions<'a> {
-    /// Local address. Port zero lets the kernel choose. `[::]` without `ipv6_only` serves both
-    /// families, and shows IPv4 addresses as such.
-    pub local: SocketAddr,
-    /// For an IPv6 address: IPv6 alone.
-    pub ipv6_only: bool,
-    /// Send and receive through this interface only (`SO_BINDTODEVICE`).
-    pub interface: Option<&'a str>,
-    /// Mark of every packet sent (`SO_MARK`), by which policy rules let it pass by the tunnel.
-    pub mark: Option<u32>,
-}
 
 /// A mark of Explicit Congestion Notification (RFC 3168 section 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -5,16 +5,31 @@ use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Duration};
 use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{SOCKET_BUFFER_LEN, UdpOptions};
 use crate::{
     error::Error,
     socket::{lead, set_option},
 };
 
+/// Bytes that the kernel may hold for one socket in each direction: 100 ms at 320 Mbit/s.
+pub const SOCKET_BUFFER_LEN: usize = 4 << 20;
 /// The timestamp of the last received datagram (`asm-generic/sockios.h`).
 const SIOCGSTAMPNS: libc::Ioctl = 0x8907;
 /// A longer wait means that the host was stopped or its clock was set.
 const WAITED_MAX: Duration = Duration::from_secs(1);
+
+/// How to bind a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UdpOptions<'a> {
+    /// Local address. Port zero lets the kernel choose. `[::]` without `ipv6_only` serves both
+    /// families, and shows IPv4 addresses as such.
+    pub local: SocketAddr,
+    /// For an IPv6 address: IPv6 alone.
+    pub ipv6_only: bool,
+    /// Send and receive through this interface only (`SO_BINDTODEVICE`).
+    pub interface: Option<&'a str>,
+    /// Mark of every packet sent (`SO_MARK`), by which policy rules let it pass by the tunnel.
+    pub mark: Option<u32>,
+}
 
 pub(super) fn bind(options: UdpOptions<'_>) -> Result<Socket, Error> {
     let domain = Domain::for_address(options.local);

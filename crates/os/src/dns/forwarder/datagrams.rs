@@ -18,9 +18,8 @@ use std::{
 use socket2::Type;
 
 use super::{
-    MESSAGE_LEN_MAX, QUERY_TIME, RETRY, identifier, is_local,
-    message::{self, Answer, ID_LEN},
-    servers::{Server, Servers},
+    message::{self, Answer, ID_LEN, MESSAGE_LEN_MAX},
+    servers::{QUERY_TIME, RETRY, Server, Servers, identifier, is_local},
     streams,
 };
 

@@ -5,6 +5,8 @@
 
 /// Bytes of the identifier, which is the first field.
 pub(super) const ID_LEN: usize = 2;
+/// Bytes of the longest message (RFC 1035 section 4.2.2).
+pub(super) const MESSAGE_LEN_MAX: usize = u16::MAX as usize;
 const HEADER_LEN: usize = 12;
 /// Bytes of a name with its length bytes (RFC 1035 section 2.3.4).
 const NAME_LEN_MAX: usize = 255;

@@ -10,8 +10,8 @@
 //! needs no privilege but a port below 1024.
 //!
 //! An answer counts only if it comes from the server that was asked, to a random port, with a
-//! random identifier and the same question. A server that does not answer within [`RETRY`], or
-//! refuses, is followed by the next one.
+//! random identifier and the same question. A server that does not answer within
+//! [`RETRY`](servers::RETRY), or refuses, is followed by the next one.
 //!
 //! Bounds: [`PENDING_MAX`](datagrams::PENDING_MAX) UDP queries and
 //! [`STREAMS_MAX`](streams::STREAMS_MAX) TCP connections at once. Further ones are dropped.
@@ -24,28 +24,21 @@ mod streams;
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
     os::unix::net::UnixStream,
     path::Path,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
 use socket2::{Domain, Socket, Type};
 
 use self::servers::Servers;
-use crate::{names::PORT, plan::Dns, random};
+use crate::{names::PORT, plan::Dns};
 
 /// The addresses that are tried, the last byte of 127.0.0.x. Well-known resolvers use 1, 11, 53 and
 /// 54 there.
 const LAST_BYTES: std::ops::RangeInclusive<u8> = 77..=92;
-/// How long a server has before the next one is asked. The C library waits 5 s for the forwarder.
-const RETRY: Duration = Duration::from_secs(2);
-/// How long a query is remembered in all.
-const QUERY_TIME: Duration = Duration::from_secs(6);
-/// Bytes of the longest message (RFC 1035 section 4.2.2).
-const MESSAGE_LEN_MAX: usize = u16::MAX as usize;
 
 /// A running forwarder. It ends when this is dropped.
 #[derive(Debug)]
@@ -125,22 +118,6 @@ fn listen(at: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
     let datagrams = UdpSocket::bind(at)?;
     datagrams.set_nonblocking(true)?;
     Ok((datagrams, stream.into()))
-}
-
-/// A fresh identifier for a query.
-fn identifier() -> io::Result<[u8; message::ID_LEN]> {
-    let mut id = [0; message::ID_LEN];
-    random::fill(&mut id).map_err(io::Error::other)?;
-    Ok(id)
-}
-
-/// Whether a query may come from this address. The kernel lets no other machine send to 127.0.0.0/8
-/// unless it is told to (`route_localnet`).
-fn is_local(from: &SocketAddr) -> bool {
-    match from.ip() {
-        IpAddr::V4(from) => from.is_loopback(),
-        IpAddr::V6(_) => false,
-    }
 }
 
 #[cfg(test)]

@@ -24,9 +24,14 @@ use super::message::{self, Question};
 use crate::{
     names::PORT,
     plan::{Dns, MARK},
+    random,
     socket::lead,
 };
 
+/// How long a server has before the next one is asked. The C library waits 5 s for the forwarder.
+pub(super) const RETRY: Duration = Duration::from_secs(2);
+/// How long a query is remembered in all.
+pub(super) const QUERY_TIME: Duration = Duration::from_secs(6);
 /// How long the servers of the links are believed. A name that is looked up this soon after a move
 /// may be asked in vain.
 const READ_AFTER: Duration = Duration::from_secs(1);
@@ -113,5 +118,21 @@ impl Server {
         lead(&socket, None, self.mark).map_err(io::Error::other)?;
         socket.bind(&SocketAddr::new(any, 0).into())?;
         Ok(socket)
+    }
+}
+
+/// A fresh identifier for a query.
+pub(super) fn identifier() -> io::Result<[u8; message::ID_LEN]> {
+    let mut id = [0; message::ID_LEN];
+    random::fill(&mut id).map_err(io::Error::other)?;
+    Ok(id)
+}
+
+/// Whether a query may come from this address. The kernel lets no other machine send to 127.0.0.0/8
+/// unless it is told to (`route_localnet`).
+pub(super) fn is_local(from: &SocketAddr) -> bool {
+    match from.ip() {
+        IpAddr::V4(from) => from.is_loopback(),
+        IpAddr::V6(_) => false,
     }
 }

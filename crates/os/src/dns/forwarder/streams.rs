@@ -16,9 +16,8 @@ use std::{
 use socket2::Type;
 
 use super::{
-    QUERY_TIME, RETRY, identifier, is_local,
     message::{self, Answer, ID_LEN},
-    servers::{Server, Servers},
+    servers::{QUERY_TIME, RETRY, Server, Servers, identifier, is_local},
 };
 
 /// Connections at once.

@@ -22,7 +22,7 @@ use super::{
     item::{self, Item, Opening},
     journal::{Before, Entry, Journal, Left},
     obstacle::{self, Obstacle},
-    present, redirects, routing, sender,
+    present, redirects, routing, sender, setting,
     surroundings::Surroundings,
     sysctl,
 };
@@ -474,7 +474,7 @@ impl Applier {
             }
             _ => None,
         });
-        known.map_or_else(|| sysctl::read(key), Ok)
+        known.map_or_else(|| setting::read(key), Ok)
     }
 
     /// The items of the plan, in order, less what this kernel cannot have, and the surroundings.
@@ -493,7 +493,7 @@ impl Applier {
         }
         items.sort();
         items.dedup();
-        if !sysctl::has_ipv6() {
+        if !setting::has_ipv6() {
             items.retain(|item| !item.is_ipv6());
         }
         if !plan.subflows.is_empty() {
@@ -539,7 +539,7 @@ impl Applier {
             (_, Some(before)) => before.clone(),
             (Item::Dns { dns, .. }, None) => Before::Dns(self.names.way(dns)?),
             (Item::Sysctl { key, .. }, None) => Before::Sysctl(
-                sysctl::read(key)
+                setting::read(key)
                     .map_err(|error| Error::os(format!("read the setting {key}"), error))?,
             ),
             (Item::MptcpLimit(which, limit), None) => {
@@ -569,7 +569,7 @@ impl Applier {
 /// cannot be turned on, its IPv6 destinations are refused, and the rest works.
 fn fitting(plan: &Plan) -> Cow<'_, Plan> {
     let has_ipv6 = plan.addresses.iter().any(|net| net.addr().is_ipv6());
-    if !has_ipv6 || plan.firewall.is_some() || !sysctl::is_ipv6_locked_off(&plan.device) {
+    if !has_ipv6 || plan.firewall.is_some() || !setting::is_ipv6_locked_off(&plan.device) {
         return Cow::Borrowed(plan);
     }
     let mut plan = plan.clone();

@@ -30,6 +30,7 @@ use mio::{Events, Interest, Poll, Token, unix::SourceFd};
 use rustls::ServerConfig;
 use socket2::Socket;
 
+pub use self::splice::SPLICE_BUFFER_LEN;
 use self::{
     splice::{Pumped, Splice},
     visitor::{Verdict, Visitor},
@@ -53,8 +54,6 @@ pub const SPLICES_MAX: usize = 256;
 pub const SPLICES_PER_SOURCE: usize = 64;
 /// How long a connection that is passed on may be silent in both directions.
 pub const SPLICE_IDLE: Duration = Duration::from_secs(120);
-/// Bytes that a connection which is passed on may have waiting in each direction.
-pub const SPLICE_BUFFER_LEN: usize = 16 << 10;
 
 /// Connections accepted in one turn; then the data thread has other work.
 const ACCEPTS_PER_TURN: usize = 64;

@@ -11,9 +11,10 @@ use std::{
 
 use socket2::Socket;
 
-use super::SPLICE_BUFFER_LEN;
-use crate::stream::socket::Wire;
+use crate::stream::wire::Wire;
 
+/// Bytes that a connection which is passed on may have waiting in each direction.
+pub const SPLICE_BUFFER_LEN: usize = 16 << 10;
 /// Fillings of a buffer that one turn moves in each direction.
 const ROUNDS_PER_TURN: usize = 8;
 

@@ -12,12 +12,12 @@ use rustls::{
 };
 use socket2::Socket;
 
-use super::{SPLICE_BUFFER_LEN, splice::Splice};
+use super::splice::{SPLICE_BUFFER_LEN, Splice};
 use crate::stream::{
     carrier::{Carrier, Layer},
     frame::{ALPN, PREFACE},
-    socket::Wire,
     tls::NO_PROTOCOL_ALERT,
+    wire::Wire,
 };
 
 /// Bytes of the longest first message of TLS that is waited for: one record (RFC 8446 section 5.1).
