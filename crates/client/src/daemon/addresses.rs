@@ -32,7 +32,7 @@ impl Client<'_> {
         let wanted = self.progress != Progress::Told || !self.is_up || by_stream;
         let (has_names, networks) = (resolve::has_names(&self.endpoints), self.nat64.untold());
         let has_questions = has_names || !networks.is_empty();
-        if wanted && !self.ranked.is_empty() && has_questions {
+        if wanted && !self.links.ranked().is_empty() && has_questions {
             self.lookups.ask(now);
             let servers = self.applier.outside_servers();
             self.lookups.asks_at(&servers);
@@ -137,7 +137,7 @@ impl Client<'_> {
         let known = &self.membership;
         let entrances = entrances(known.answered(), known.announced(), &self.found);
         let translated = self.nat64.translate(&entrances);
-        let mut links = self.links.iter().filter(|link| link.usable());
+        let mut links = self.links.all().iter().filter(|link| link.usable());
         let has_v4 = links.any(|link| link.default_v4.is_some());
         let (first, second) =
             if has_v4 { (entrances, translated) } else { (translated, entrances) };
@@ -169,9 +169,8 @@ impl Client<'_> {
         let remotes = merge(known.answered(), known.announced(), &self.found);
         if remotes != self.remotes {
             self.remotes = remotes;
-            let before = std::mem::take(&mut self.ranked);
-            self.note_links(); // a link may be of use that leads there and nowhere else
-            if self.ranked != before {
+            // A link may be of use that leads there and nowhere else.
+            if self.note_links() {
                 self.tell_links();
             }
             if let Err(error) = self.apply() {

@@ -6,9 +6,9 @@
 //! taken back but the kill switch, which only `rove down` removes.
 
 mod addresses;
-mod counting;
 mod hidden;
 mod lease;
+mod link_order;
 mod lookups;
 mod nat64;
 mod news;
@@ -17,7 +17,6 @@ mod portal;
 mod rehearsal;
 mod requests;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -39,10 +38,8 @@ use rove_host::signals::Signal;
 use rove_host::start::{take_over, watch_all};
 use rove_host::values::{Endpoint, Networks};
 use rove_host::{confine, inner};
-use rove_os::links::Link;
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, MARK, Places, Plan, Scope};
-use rove_os::tariff::Tariff;
 use rove_os::tun::{Tun, TunOptions};
 use rove_os::watch::Area;
 use rove_proto::crypto::Token;
@@ -51,17 +48,14 @@ use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, PeerConfig, SideConfig};
 use rove_proto::wire::control::Lease;
 
-use crate::caps::Caps;
 use crate::config::{Config, TransportChoice};
 use crate::discovery::Discovery;
 use crate::membership::Membership;
 use crate::message::{Message, Own};
 use crate::portals::Portals;
-use crate::radio::Radios;
-use crate::ranking::{Ranked, Ranking};
 use crate::streams::{self, ResolvedProxy};
-use crate::tariffs::Tariffs;
 use crate::{leftovers, node, plan};
+use link_order::LinkOrder;
 use lookups::Lookups;
 use nat64::Nat64;
 pub(crate) use nat64::Network;
@@ -135,14 +129,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         progress: Progress::Asking,
         deadline,
         leaving: None,
-        ranking: Ranking::default(),
-        ranked: Vec::new(),
-        unused: Vec::new(),
-        caps: Caps::open(&state),
-        order_due: None,
-        radios: Radios::new(inbox.clone()),
-        tariffs: Tariffs::new(inbox.clone()),
-        known_tariffs: BTreeMap::new(),
+        links: LinkOrder::new(links, &state, &inbox),
         portals: Portals::default(),
         inbox,
         configure: wishes.configure,
@@ -150,7 +137,6 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         membership,
         remotes,
         proxy: None,
-        links,
         applier,
         host: Host::default(),
         data,
@@ -190,20 +176,7 @@ struct Client<'a> {
     nat64: Nat64,
     /// A name that did not resolve.
     unresolved: Option<String>,
-    links: Vec<Link>,
-    ranking: Ranking,
-    /// The usable links as they were ordered last, best first.
-    ranked: Vec<Ranked>,
-    /// Those that are not to be used.
-    unused: Vec<Ranked>,
-    /// How much has gone by the links that have a cap.
-    caps: Caps,
-    /// When their order changes without news.
-    order_due: Option<Instant>,
-    radios: Radios,
-    tariffs: Tariffs,
-    /// What the host's network manager knows of links, by name.
-    known_tariffs: BTreeMap<String, Tariff>,
+    links: LinkOrder,
     portals: Portals,
     lease: Option<Lease>,
     /// The private networks that the gateway says it leads to.
@@ -363,11 +336,8 @@ impl Client<'_> {
             if self.owed.is_wound_up() {
                 return Ok(());
             }
-            if self.order_due.is_some_and(|due| due <= Instant::now()) {
-                self.rerank();
-            }
+            self.rerank_when_due();
             self.keep_host_when_due();
-            self.count_when_due();
             self.look_for_portals();
             self.go_on_rehearsing();
             self.advance(carries)?;
@@ -383,9 +353,9 @@ impl Client<'_> {
             Progress::Told => self.lookups.due(),
         };
         let rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::due);
-        let (caps, portals) = (self.caps.due(), self.portals.due());
+        let (links, portals) = (self.links.due(), self.portals.due());
         let (owed, host) = (self.owed.due(), self.host.due());
-        let due = [self.order_due, self.lookups.look_due(), caps, portals, owed, host, rehearsal]
+        let due = [links, self.lookups.look_due(), portals, owed, host, rehearsal]
             .into_iter()
             .flatten()
             .fold(due, Instant::min);
@@ -407,9 +377,12 @@ impl Client<'_> {
                 }
                 self.host.owe(changes);
             }
-            Message::Own(Own::Signals(signals)) => self.take_signals(signals),
+            Message::Own(Own::Signals(signals)) => {
+                self.links.take_signals(signals);
+                self.rerank();
+            }
             Message::Own(Own::Tariffs(known)) => {
-                self.known_tariffs = known;
+                self.links.take_tariffs(known);
                 self.rerank();
             }
             Message::Signal(Signal::Reload) => {
@@ -488,7 +461,7 @@ impl Client<'_> {
     /// Hosts that were reached before the tunnel, one line for each network.
     fn find_unreached(&self) -> Vec<String> {
         let Some(lease) = &self.lease else { return Vec::new() };
-        let mut found = hidden::told(&self.config, lease, &self.reachable, &self.links);
+        let mut found = hidden::told(&self.config, lease, &self.reachable, self.links.all());
         found.extend(hidden::displaced(self.applier.displaced()));
         found
     }
@@ -532,13 +505,14 @@ impl Client<'_> {
     /// Why nothing carries at the deadline.
     fn why_not(&self) -> anyhow::Error {
         let within = self.config.timeout;
-        if let Some(unused) = self.unused.first().filter(|_| self.ranked.is_empty()) {
+        if let Some(unused) = self.links.unused().first().filter(|_| self.links.ranked().is_empty())
+        {
             return anyhow!(
                 "no link is to be used: {} is not, by [[link]] in the configuration or its cap",
                 unused.link.name
             );
         }
-        if self.ranked.is_empty() {
+        if self.links.ranked().is_empty() {
             return anyhow!("no network: connect this host to one and try again");
         }
         let asked: Vec<String> = self.endpoints.iter().map(Endpoint::to_string).collect();
@@ -560,7 +534,7 @@ impl Client<'_> {
         }
         let snapshot = self.data.status(Some(vec![self.gateway]));
         let session = snapshot.as_ref().and_then(|snapshot| snapshot.peers.first());
-        let links = self.ranked.iter().map(|ranked| &ranked.link);
+        let links = self.links.ranked().iter().map(|ranked| &ranked.link);
         let want = self.nat64.want_of_family(&self.remotes, links);
         let forbidden = snapshot.as_ref().and_then(|snapshot| snapshot.forbidden);
         let is_forbidden = forbidden.is_some_and(|found| found.lasts());
@@ -589,7 +563,7 @@ impl Client<'_> {
         let (peer, code) = (self.gateway, CloseCode::Requested);
         self.data.command(Command::Close { peer, code });
         self.data.stop();
-        self.caps.write();
+        self.links.write_counts();
         if let Err(error) = self.membership.settle() {
             tracing::warn!("where the gateway is cannot be stored: {error:#}");
         }

@@ -41,7 +41,7 @@ impl Client<'_> {
         let wanted =
             session.map_or_else(Vec::new, |s| wanted_in_vain(s, self.config.paths, &ways_out));
         for index in self.portals.look(&wanted, now) {
-            let asked = self.ranked.iter().find(|ranked| ranked.link.index == index);
+            let asked = self.links.ranked().iter().find(|ranked| ranked.link.index == index);
             let started = asked.is_some_and(|ranked| self.ask_by(&ranked.link));
             if !started {
                 self.portals.answered(index, Answer::Nothing, now);
@@ -81,7 +81,7 @@ impl Client<'_> {
 
     /// The portals that hold links now.
     pub(super) fn portals_told(&self) -> Vec<status::Portal> {
-        let name = |index: u32| self.links.iter().find(|link| link.index == index);
+        let name = |index: u32| self.links.all().iter().find(|link| link.index == index);
         let told = self.portals.pages().filter_map(|(index, page)| {
             let link = name(index)?.name.clone();
             Some(status::Portal { index, link, page: page.to_owned() })

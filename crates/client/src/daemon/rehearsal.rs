@@ -124,8 +124,9 @@ impl Client<'_> {
         if lasts > LASTS_MAX {
             bail!("a rehearsal lasts {LASTS_MAX} at most");
         }
-        let Some(link) = self.ranked.iter().find(|ranked| ranked.link.name == unplug) else {
-            let names: Vec<_> = self.ranked.iter().map(|r| r.link.name.as_str()).collect();
+        let Some(link) = self.links.ranked().iter().find(|ranked| ranked.link.name == unplug)
+        else {
+            let names: Vec<_> = self.links.ranked().iter().map(|r| r.link.name.as_str()).collect();
             match names.as_slice() {
                 [] => bail!("no link {unplug} is in use, and no other"),
                 names => bail!("no link {unplug} is in use: there are {}", names.join(", ")),
@@ -149,7 +150,7 @@ impl Client<'_> {
         let snapshot = self.data.status(Some(vec![self.gateway]));
         let snapshot = snapshot.context("the data thread does not answer: see the log")?;
         let session = snapshot.peers.first().context("the session is gone: see the log")?;
-        Ok(carry_without(unplug, &self.ranked, session, &snapshot.streams))
+        Ok(carry_without(unplug, self.links.ranked(), session, &snapshot.streams))
     }
 
     /// How far the rehearsal is, and what it found when it is over.

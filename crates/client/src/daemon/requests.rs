@@ -111,8 +111,11 @@ impl Client<'_> {
             |key, session| {
                 let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
                 let link = |path: &PathStatus| {
-                    let link =
-                        self.links.iter().find(|link| path.link == Some(LinkId(link.index)))?;
+                    let link = self
+                        .links
+                        .all()
+                        .iter()
+                        .find(|link| path.link == Some(LinkId(link.index)))?;
                     Some((path.id, link.name.clone()))
                 };
                 let links = paths.iter().filter_map(link).collect();
@@ -134,7 +137,7 @@ impl Client<'_> {
         let snapshot = snapshot.context("the data thread does not answer: see the log")?;
         let session = snapshot.peers.first().context("the session is gone: see the log")?;
         let links: BTreeMap<u32, String> =
-            self.links.iter().map(|link| (link.index, link.name.clone())).collect();
+            self.links.all().iter().map(|link| (link.index, link.name.clone())).collect();
         let plan = self.lease.is_some().then(|| self.plan());
         let is_set = self.applier.dns_refused().is_none();
         let dns = plan.and_then(|plan| plan.dns).filter(|_| is_set).unwrap_or_default();
@@ -149,7 +152,7 @@ impl Client<'_> {
             self.host.look(&mut self.applier, self.config.interface.as_str(), also)
         });
         let refused = session.refused.map(news::refusal);
-        let (streams, ranked) = (&snapshot.streams, self.ranked.as_slice());
+        let (streams, ranked) = (&snapshot.streams, self.links.ranked());
         let search = self.search();
         let portals = self.portals_told();
         let around = Surroundings {
@@ -160,8 +163,8 @@ impl Client<'_> {
             dns: &dns,
             links: &links,
             ranked,
-            unused: &self.unused,
-            used: &self.data_used(),
+            unused: self.links.unused(),
+            used: &self.links.data_used(),
             streams,
             refused,
             search,
@@ -205,23 +208,23 @@ impl Client<'_> {
     /// Where the gateway is looked for, and by which links.
     fn search(&self) -> Search<'_> {
         let name = resolve::first_name(&self.endpoints);
-        let usable = self.ranked.iter().map(|ranked| &ranked.link);
+        let usable = self.links.ranked().iter().map(|ranked| &ranked.link);
         let no_route = search::no_route(usable.clone(), &self.reached_at());
         Search {
             want: self.nat64.want_of_family(&self.remotes, usable),
-            links: self.ranked.len(),
+            links: self.links.ranked().len(),
             addresses: self.reached_at().len(),
             resolving: name.filter(|_| self.resolver.is_asking()),
             announced: self.membership.announced(),
-            down: search::down(&self.links, self.config.interface.as_str(), DOWN_MAX),
-            unused: self.unused.iter().map(|ranked| self.unused(ranked)).collect(),
+            down: search::down(self.links.all(), self.config.interface.as_str(), DOWN_MAX),
+            unused: self.links.unused().iter().map(|ranked| self.unused(ranked)).collect(),
             no_route,
         }
     }
 
     fn unused(&self, ranked: &Ranked) -> Unused {
         let (name, terms) = (ranked.link.name.clone(), &ranked.terms);
-        let is_capped = terms.usage != LinkUse::Never && self.caps.is_reached(&name, terms.cap);
+        let is_capped = terms.usage != LinkUse::Never && self.links.is_capped(ranked);
         Unused { name, is_capped }
     }
 
@@ -246,6 +249,7 @@ impl Client<'_> {
     fn unknown_link(&self, name: &str) -> Option<String> {
         let usable: Vec<&str> = self
             .links
+            .all()
             .iter()
             .filter(|link| link.name == name || link.usable())
             .map(|link| link.name.as_str())
@@ -267,7 +271,7 @@ impl Client<'_> {
 
     /// The links are chosen by other rules from now on.
     fn take_rules(&mut self) {
-        self.count_data();
+        self.links.count(&self.config.links);
         self.rerank();
     }
 
