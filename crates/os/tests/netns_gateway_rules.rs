@@ -499,6 +499,13 @@ fn each_entry_that_a_client_makes_counts_for_its_share() {
                 assert!(made <= u64::from(SHARE) + SLACK, "{made} after {protocol} to {to}");
             }
             assert!(tracked() - before >= u64::from(SHARE), "no flood");
+            // A gateway that starts again goes on counting.
+            gateway.apply(firewall(SHARE));
+            for from in 11_000..11_300 {
+                gateway.device.write([&packet_to(inner, UDP, &udp(from))[..]]).unwrap();
+            }
+            let made = tracked() - before;
+            assert!(made <= u64::from(SHARE) + SLACK, "{made} after a restart");
         }
         // A burst of TCP connections is admitted, and no more than a burst, also from all of the
         // addresses behind a client.

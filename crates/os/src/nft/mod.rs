@@ -20,6 +20,7 @@ mod ruleset;
 use std::{
     collections::BTreeMap,
     env, fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io::{self, Read, Write as _},
     os::unix::{fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
@@ -64,7 +65,7 @@ pub(crate) const GUARD: &str = "the guard";
 pub(crate) fn install_gateway(gate: &Gate) -> Result<(), Error> {
     let install = |gate: &Gate, counts| {
         let commands = ruleset::remove(GATEWAY_TABLE_BEFORE);
-        run(GATEWAY, [commands, gateway::gateway(gate, counts)].concat())
+        run(GATEWAY, [commands, marked(gateway::gateway(gate, counts))].concat())
     };
     let mut installed = install(gate, Counts::InParts);
     if gate.share.is_some() && matches!(installed, Err(Error::NftRefused { .. })) {
@@ -189,15 +190,39 @@ fn remove(what: &'static str, table: &str) -> Result<(), Error> {
     }
 }
 
-/// Whether the kernel has as many rules as [`install_gateway`] sets for `gate`. Which rules these
-/// are is not compared: the kernel lists them in another form.
+/// Writes a mark of the whole ruleset into the comment of its first rule.
+fn marked(mut commands: Vec<Value>) -> Vec<Value> {
+    let mark = mark(&commands);
+    let rule = commands.iter_mut().find_map(|command| command.pointer_mut("/add/rule"));
+    if let Some(Value::Object(rule)) = rule {
+        rule.insert("comment".to_owned(), mark.into());
+    }
+    commands
+}
+
+/// A text that another ruleset does not have, nor that of another version of this program.
+fn mark(commands: &[Value]) -> String {
+    let mut hasher = DefaultHasher::new();
+    commands.iter().for_each(|command| command.to_string().hash(&mut hasher));
+    format!("rove {:016x}", hasher.finish())
+}
+
+/// Whether the kernel has the ruleset that [`install_gateway`] sets for `gate`: its mark, as many
+/// rules, and no ruleset of an earlier version. Single rules are not compared, because the kernel
+/// lists them in another form.
 pub(crate) fn has_gateway(gate: &Gate) -> bool {
-    let commands = [gateway::gateway(gate, Counts::InParts), gateway::arp(gate)].concat();
+    let gateway = gateway::gateway(gate, Counts::InParts);
+    let mark = Value::from(mark(&gateway));
+    let commands = [gateway, gateway::arp(gate)].concat();
     let set = commands.iter().filter(|command| command["add"]["rule"].is_object()).count();
     let tables = [("inet", GATEWAY_TABLE), ("arp", GATEWAY_TABLE)];
     let listed = |(family, table)| list(family, table, Sets::Left).ok();
     let listed: Vec<Value> = tables.into_iter().filter_map(listed).collect();
-    listed.iter().map(|table| entries(table, "rule").count()).sum::<usize>() == set
+    let mut rules = listed.iter().flat_map(|table| entries(table, "rule"));
+    let count = rules.clone().count();
+    let before = list("inet", GATEWAY_TABLE_BEFORE, Sets::Left);
+    let is_alone = before.is_ok_and(|before| before.is_null());
+    is_alone && count == set && rules.any(|rule| rule.get("comment") == Some(&mark))
 }
 
 /// The kernel's listing of these tables of Rove, by family and name, for comparison with an earlier

@@ -253,9 +253,17 @@ impl Applier {
         Ok(())
     }
 
-    /// A kill switch that the plan does not speak of is left exactly as it is, if it is there.
+    /// Whether an item of an earlier process is left exactly as it is, if it is there: a kill
+    /// switch that the plan does not speak of, and the firewall that a gateway wants. If that were
+    /// replaced, the kernel would count the connections of each client from zero.
     fn stands_untouched(&self, at: usize, plan: &Plan) -> bool {
-        plan.kill_switch.is_none() && self.entries[at].is_kill_switch() && !self.rebooted
+        let held = &self.entries[at];
+        let is_meant = plan.kill_switch.is_some();
+        let mut is_counting = false;
+        if let Item::Gateway(gate) = &held.entry.item {
+            is_counting = held.tried && nft::has_gateway(gate);
+        }
+        !self.rebooted && (!is_meant && held.is_kill_switch() || is_counting)
     }
 
     /// Configuration of other programs that keeps the plan from working. This is routing that
