@@ -13,8 +13,8 @@ use rove_os::names;
 use rove_os::plan::MARK;
 
 use crate::config::ProxyUrl;
-use crate::daemon::Network;
 use crate::message::{Message, Own};
+use crate::nat64::Network;
 use crate::streams::ResolvedProxy;
 
 /// Sends these queries.

@@ -7,7 +7,7 @@ use rove_os::names::Nat64Prefix;
 use rove_os::portal::Answer;
 use rove_os::tariff::Tariff;
 
-use crate::daemon::Network;
+use crate::nat64::Network;
 use crate::streams::ResolvedProxy;
 
 /// A message for a client's control thread.

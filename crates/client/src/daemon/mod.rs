@@ -6,18 +6,17 @@
 //! taken back but the kill switch, which only `rove down` removes.
 
 mod addresses;
+mod gateway_addresses;
 mod hidden;
 mod lease;
 mod link_order;
 mod lookups;
-mod nat64;
 mod news;
 mod order;
 mod portal;
 mod rehearsal;
 mod requests;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -33,7 +32,7 @@ use rove_host::message::MESSAGES_MAX;
 use rove_host::owed::Owed;
 use rove_host::problems::Finding;
 use rove_host::reconcile::{Device, Host};
-use rove_host::resolve::{self, Resolver};
+use rove_host::resolve::Resolver;
 use rove_host::signals::Signal;
 use rove_host::start::{take_over, watch_all};
 use rove_host::values::{Endpoint, Networks};
@@ -53,12 +52,12 @@ use crate::discovery::Discovery;
 use crate::membership::Membership;
 use crate::message::{Message, Own};
 use crate::portals::Portals;
+use crate::refusal::refusal;
 use crate::streams::{self, ResolvedProxy};
 use crate::{leftovers, node, plan};
+use gateway_addresses::GatewayAddresses;
 use link_order::LinkOrder;
 use lookups::Lookups;
-use nat64::Nat64;
-pub(crate) use nat64::Network;
 use rehearsal::Rehearsal;
 
 /// What a client is to do, and whom it tells.
@@ -95,14 +94,13 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let listener = Listener::bind(&home.socket(Role::Client)?)?;
     let places = Places::usual(&state);
     let mut applier = take_over(&places)?;
-    let found = resolve::literal(&record.endpoints);
-    let remotes = addresses::merge(membership.answered(), membership.announced(), &found);
+    let gateway_at = GatewayAddresses::new(membership);
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
     let start = || -> Result<_> {
         // Sweeps what a crash left, too: none of it is wanted before there is a lease.
-        applier.apply(&plan::client_before(&config, &remotes))?;
+        applier.apply(&plan::client_before(&config, gateway_at.remotes()))?;
         confine::with_resolver(&[home.dir()], &places.resolver_files())?;
-        let config = node::config(&membership.key, &config);
+        let config = node::config(&gateway_at.membership.key, &config);
         let setup = Setup { config, tun, mark: Some(MARK) };
         let data = Handle::start(setup, inbox.clone(), Message::News)?;
         let links = watch_all(&inbox, &places)?;
@@ -114,14 +112,10 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let mut client = Client {
         gateway: record.key,
         networks: record.networks,
-        endpoints: record.endpoints,
         resolver: Resolver::new(inbox.clone()),
         discovery: Discovery::new(inbox.clone()),
-        found,
         is_up: false,
         lookups: Lookups::new(Instant::now()),
-        nat64: Nat64::default(),
-        unresolved: None,
         lease: None,
         reachable: Vec::new(),
         troubles: Vec::new(),
@@ -134,8 +128,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         inbox,
         configure: wishes.configure,
         config,
-        membership,
-        remotes,
+        gateway_at,
         proxy: None,
         applier,
         host: Host::default(),
@@ -157,25 +150,19 @@ fn open_tun(config: &Config) -> Result<Tun> {
 struct Client<'a> {
     configure: &'a dyn Fn() -> Result<Config>,
     config: Config,
-    membership: Membership,
     gateway: PeerKey,
+    /// Where it may be.
+    gateway_at: GatewayAddresses,
     /// What the operator signed: no lease may leave them.
     networks: Networks,
-    endpoints: Vec<Endpoint>,
-    remotes: Vec<SocketAddr>,
     /// The proxy of this network, once it is known where it is.
     proxy: Option<ResolvedProxy>,
     resolver: Resolver<Own>,
     discovery: Discovery,
-    /// What its endpoints stand for, as far as it is known.
-    found: Vec<SocketAddr>,
     /// Whether a proven path carries, as the core said last.
     is_up: bool,
     /// When the name is to be resolved next, if nobody answers until then.
     lookups: Lookups,
-    nat64: Nat64,
-    /// A name that did not resolve.
-    unresolved: Option<String>,
     links: LinkOrder,
     portals: Portals,
     lease: Option<Lease>,
@@ -247,10 +234,10 @@ impl Client<'_> {
 
     fn connect(&mut self) {
         self.note_links();
-        let token = self.membership.token().and_then(|token| Token::new(&token.0));
+        let token = self.gateway_at.membership.token().and_then(|token| Token::new(&token.0));
         let side = SideConfig::Gateway {
-            remotes: self.reached_at(),
-            counter: self.membership.counter(),
+            remotes: self.gateway_at.reached(),
+            counter: self.gateway_at.membership.counter(),
             token,
             advertise: self.config.advertise.iter().map(|&net| inner::prefix(net)).collect(),
         };
@@ -297,7 +284,8 @@ impl Client<'_> {
     fn set_streams(&self) {
         let ways = if self.config.streams {
             let transport = self.config.paths.transport;
-            streams::ways(&self.endpoints, &self.entrances(), self.proxy.as_ref(), transport)
+            let entrances = self.gateway_at.entrances(self.links.all());
+            streams::ways(self.gateway_at.endpoints(), &entrances, self.proxy.as_ref(), transport)
         } else {
             Vec::new()
         };
@@ -515,11 +503,12 @@ impl Client<'_> {
         if self.links.ranked().is_empty() {
             return anyhow!("no network: connect this host to one and try again");
         }
-        let asked: Vec<String> = self.endpoints.iter().map(Endpoint::to_string).collect();
+        let asked: Vec<String> =
+            self.gateway_at.endpoints().iter().map(Endpoint::to_string).collect();
         let asked = asked.join(" or ");
-        if self.remotes.is_empty() {
+        if self.gateway_at.remotes().is_empty() {
             // The resolver said so, or is still waiting for its servers.
-            let name = self.unresolved.as_ref().unwrap_or(&asked);
+            let name = self.gateway_at.unresolved().unwrap_or(&asked);
             return anyhow!("{name} does not resolve: check the name, and this host's DNS");
         }
         if self.progress == Progress::Proving {
@@ -535,11 +524,11 @@ impl Client<'_> {
         let snapshot = self.data.status(Some(vec![self.gateway]));
         let session = snapshot.as_ref().and_then(|snapshot| snapshot.peers.first());
         let links = self.links.ranked().iter().map(|ranked| &ranked.link);
-        let want = self.nat64.want_of_family(&self.remotes, links);
+        let want = self.gateway_at.want_of_family(links);
         let forbidden = snapshot.as_ref().and_then(|snapshot| snapshot.forbidden);
         let is_forbidden = forbidden.is_some_and(|found| found.lasts());
         match (session.and_then(|session| session.refused), want) {
-            (Some(status), _) => anyhow!(news::refusal(status)),
+            (Some(status), _) => anyhow!(refusal(status)),
             (None, Some(want)) => anyhow!("no answer from {asked} within {within}: {want}"),
             (None, None) if is_forbidden => anyhow!(
                 "no answer from {asked} within {within}: a packet filter of this host drops UDP to \
@@ -564,7 +553,7 @@ impl Client<'_> {
         self.data.command(Command::Close { peer, code });
         self.data.stop();
         self.links.write_counts();
-        if let Err(error) = self.membership.settle() {
+        if let Err(error) = self.gateway_at.membership.settle() {
             tracing::warn!("where the gateway is cannot be stored: {error:#}");
         }
         let undone = match self.leaving {
@@ -595,8 +584,10 @@ impl Client<'_> {
 
     fn plan(&self) -> Plan {
         let plan = match &self.lease {
-            Some(lease) => plan::client(&self.config, lease, &self.reachable, &self.remotes),
-            None => plan::client_before(&self.config, &self.remotes),
+            Some(lease) => {
+                plan::client(&self.config, lease, &self.reachable, self.gateway_at.remotes())
+            }
+            None => plan::client_before(&self.config, self.gateway_at.remotes()),
         };
         let subflows = plan::subflows(&self.config.paths, self.there());
         Plan { subflows, ..plan }

@@ -5,13 +5,13 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow};
 use rove_host::sessions;
 use rove_host::shared_key;
-use rove_proto::crypto::Status;
 use rove_proto::error::PeerError;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::wire::control::{Lease, Prefix};
 
 use super::{Client, Progress};
 use crate::probe;
+use crate::refusal::refusal;
 use crate::status::reason;
 
 impl Client<'_> {
@@ -21,7 +21,7 @@ impl Client<'_> {
             Event::Leased { lease, .. } => return self.lease_came(lease),
             Event::Networks { networks, .. } => self.networks_named(&networks),
             Event::HandshakeCounter { counter, .. } => {
-                if let Err(error) = self.membership.note_counter(counter) {
+                if let Err(error) = self.gateway_at.membership.note_counter(counter) {
                     tracing::error!("handshake counters cannot be stored: {error:#}");
                 }
             }
@@ -124,7 +124,7 @@ impl Client<'_> {
 
     /// The gateway knows this client: remembers it, and where the gateway answered.
     fn accepted(&mut self) {
-        if let Err(error) = self.membership.note_accepted(self.remote_in_use()) {
+        if let Err(error) = self.gateway_at.membership.note_accepted(self.remote_in_use()) {
             tracing::error!("the membership cannot be stored: {error:#}");
         }
     }
@@ -141,34 +141,4 @@ impl Client<'_> {
         }
         self.suspect_portals();
     }
-}
-
-/// Why the gateway refused, and what can be done.
-pub(super) fn refusal(status: Status) -> String {
-    let text = match status {
-        Status::NotEnrolled => {
-            "the gateway does not know this client: ask its operator for a new invite"
-        }
-        Status::TokenUsed => {
-            "the invite was used before, by another client: ask for a new one, each is for one"
-        }
-        Status::TokenExpired => "the invite has expired or was withdrawn: ask for a new one",
-        Status::TokenUnknown => {
-            "the gateway did not issue this invite, or withdrew it: ask for a new one"
-        }
-        Status::Revoked => "the gateway's operator revoked this client: ask for a new invite",
-        Status::StaleCounter { .. } => {
-            "the gateway saw a later handshake of this client: was its directory copied?"
-        }
-        Status::Busy => {
-            "the gateway cannot take another client now: try again later, or ask its operator \
-             whether it is full"
-        }
-        Status::Unsupported => "this version and the gateway's do not fit: update the older one",
-        Status::Accepted => "the gateway accepted and gave no keys: update the older of the two",
-        Status::Other(code) => {
-            return format!("the gateway refused for reason {code}: install a newer rove");
-        }
-    };
-    text.to_owned()
 }

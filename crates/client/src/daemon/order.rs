@@ -16,11 +16,11 @@ use crate::ranking::{Ranked, but_for};
 impl Client<'_> {
     /// The links changed: the core takes other paths, and what others removed is put back.
     pub(super) fn relink(&mut self, links: Vec<Link>) {
-        let reached = self.reached_at();
-        let gateway = self.remotes.iter().map(SocketAddr::ip);
+        let reached = self.gateway_at.reached();
+        let gateway = self.gateway_at.remotes().iter().map(SocketAddr::ip);
         let tunnel = self.config.interface.as_str();
         let changed = self.links.replace(links, gateway, tunnel, &self.config.links);
-        self.nat64.note_links(self.links.ranked().iter().map(|ranked| &ranked.link));
+        self.gateway_at.note_links(self.links.ranked().iter().map(|ranked| &ranked.link));
         self.tell_links();
         self.suspect_portals();
         self.tell_troubles();
@@ -43,10 +43,10 @@ impl Client<'_> {
 
     /// Takes what is known of the links into account. Returns whether they stand otherwise now.
     pub(super) fn note_links(&mut self) -> bool {
-        let gateway = self.remotes.iter().map(SocketAddr::ip);
+        let gateway = self.gateway_at.remotes().iter().map(SocketAddr::ip);
         let tunnel = self.config.interface.as_str();
         let is_changed = self.links.note(gateway, tunnel, &self.config.links);
-        self.nat64.note_links(self.links.ranked().iter().map(|ranked| &ranked.link));
+        self.gateway_at.note_links(self.links.ranked().iter().map(|ranked| &ranked.link));
         is_changed
     }
 

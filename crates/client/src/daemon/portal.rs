@@ -52,12 +52,13 @@ impl Client<'_> {
     /// Asks by one link, in a thread of its own; whether that is under way.
     fn ask_by(&self, link: &Link) -> bool {
         let has = |v4: bool| link.addresses.iter().any(|net| net.addr().is_ipv4() == v4);
-        let mut reached = self.remotes.iter().map(|at| at.ip()).filter(|ip| has(ip.is_ipv4()));
+        let mut reached =
+            self.gateway_at.remotes().iter().map(|at| at.ip()).filter(|ip| has(ip.is_ipv4()));
         // Portals that intercept IPv4 alone are many; those of IPv6 alone are none.
         let Some(gateway) = reached.clone().find(IpAddr::is_ipv4).or_else(|| reached.next()) else {
             return false;
         };
-        let host = resolve::first_name(&self.endpoints);
+        let host = resolve::first_name(self.gateway_at.endpoints());
         let host = host.map_or_else(|| gateway.to_string(), str::to_owned);
         ask(link.clone(), gateway, host, self.inbox.clone())
     }

@@ -16,9 +16,10 @@ use rove_proto::id::LinkId;
 use rove_proto::node::{Command, PathStatus};
 
 use super::rehearsal::Rehearsal;
-use super::{Client, Next, news};
+use super::{Client, Next};
 use crate::config::{Config, LinkScheduler, LinkSetting, LinkUse, PathsConfig, Subflows};
 use crate::ranking::Ranked;
+use crate::refusal::refusal;
 use crate::search::{self, Search, Unused};
 use crate::session_problems;
 use crate::status::{self, Surroundings};
@@ -151,7 +152,7 @@ impl Client<'_> {
             let also = troubles.chain(held).chain(self.stuck_resolver()).collect();
             self.host.look(&mut self.applier, self.config.interface.as_str(), also)
         });
-        let refused = session.refused.map(news::refusal);
+        let refused = session.refused.map(refusal);
         let (streams, ranked) = (&snapshot.streams, self.links.ranked());
         let search = self.search();
         let portals = self.portals_told();
@@ -207,15 +208,15 @@ impl Client<'_> {
 
     /// Where the gateway is looked for, and by which links.
     fn search(&self) -> Search<'_> {
-        let name = resolve::first_name(&self.endpoints);
+        let name = resolve::first_name(self.gateway_at.endpoints());
         let usable = self.links.ranked().iter().map(|ranked| &ranked.link);
-        let no_route = search::no_route(usable.clone(), &self.reached_at());
+        let no_route = search::no_route(usable.clone(), &self.gateway_at.reached());
         Search {
-            want: self.nat64.want_of_family(&self.remotes, usable),
+            want: self.gateway_at.want_of_family(usable),
             links: self.links.ranked().len(),
-            addresses: self.reached_at().len(),
+            addresses: self.gateway_at.reached().len(),
             resolving: name.filter(|_| self.resolver.is_asking()),
-            announced: self.membership.announced(),
+            announced: self.gateway_at.membership.announced(),
             down: search::down(self.links.all(), self.config.interface.as_str(), DOWN_MAX),
             unused: self.links.unused().iter().map(|ranked| self.unused(ranked)).collect(),
             no_route,

@@ -29,13 +29,13 @@ pub(crate) struct Network {
 
 /// The known prefixes of links without IPv4.
 #[derive(Debug, Default)]
-pub(super) struct Nat64 {
+pub(crate) struct Nat64 {
     known: Vec<(Network, Vec<Nat64Prefix>)>,
 }
 
 impl Nat64 {
     /// Takes the usable links, and forgets the prefixes of networks that are gone.
-    pub(super) fn note_links<'a>(&mut self, links: impl Iterator<Item = &'a Link>) {
+    pub(crate) fn note_links<'a>(&mut self, links: impl Iterator<Item = &'a Link>) {
         let mut before = std::mem::take(&mut self.known);
         let networks = links.filter(|link| has_only_v6(link)).map(Network::of).take(LINKS_MAX);
         self.known = networks
@@ -48,13 +48,13 @@ impl Nat64 {
     }
 
     /// The networks without a known prefix.
-    pub(super) fn untold(&self) -> Vec<Network> {
+    pub(crate) fn untold(&self) -> Vec<Network> {
         let untold = self.known.iter().filter(|(_, prefixes)| prefixes.is_empty());
         untold.map(|(network, _)| network.clone()).collect()
     }
 
     /// Records the prefixes that a network announced.
-    pub(super) fn learn(&mut self, network: &Network, mut prefixes: Vec<Nat64Prefix>) {
+    pub(crate) fn learn(&mut self, network: &Network, mut prefixes: Vec<Nat64Prefix>) {
         prefixes.truncate(NAT64_PREFIXES_MAX);
         // The answer of a network that is gone is ignored.
         if let Some((_, known)) = self.known.iter_mut().find(|(known, _)| known == network) {
@@ -72,7 +72,7 @@ impl Nat64 {
     }
 
     /// Further addresses for `remotes`, made with the prefixes.
-    pub(super) fn translate(&self, remotes: &[SocketAddr]) -> Vec<SocketAddr> {
+    pub(crate) fn translate(&self, remotes: &[SocketAddr]) -> Vec<SocketAddr> {
         let prefixes = self.prefixes();
         let mut made = Vec::new();
         for remote in remotes {
@@ -89,7 +89,7 @@ impl Nat64 {
 
     /// The gateway's IPv4 address, if `remote` is a translated one. Unlike `remote`, it is valid in
     /// other networks too.
-    pub(super) fn original(&self, remote: SocketAddr) -> SocketAddr {
+    pub(crate) fn original(&self, remote: SocketAddr) -> SocketAddr {
         let IpAddr::V6(v6) = remote.ip() else { return remote };
         let v4 = self.prefixes().iter().find_map(|prefix| prefix.extract(v6));
         v4.map_or(remote, |v4| SocketAddr::new(v4.into(), remote.port()))
@@ -103,7 +103,7 @@ impl Nat64 {
 
     /// Why no link can reach any of `remotes`, if the reason is a missing address family: the
     /// cause, the attempts, and the cure.
-    pub(super) fn want_of_family<'a>(
+    pub(crate) fn want_of_family<'a>(
         &self,
         remotes: &[SocketAddr],
         links: impl Iterator<Item = &'a Link> + Clone,
