@@ -299,12 +299,13 @@ impl Path {
         // A lane counts its own, and each pair of keys has lanes of its own.
         self.arrived += news.delivered;
         self.rates.0.sample(now, feedback.arrived_us, self.arrived);
-        if let Some(sent_at) = news.sent_at {
+        if let Some((sent_at, _)) = news.newest {
             self.delay.sample(now, sent_at, feedback.arrived_us);
         }
         let queue = self.delay.queue(now);
         if let Some(congestion) = &mut self.congestion {
-            let &Acknowledged { delivered, lost, trip, in_flight, .. } = news;
+            let &Acknowledged { delivered, lost, in_flight, .. } = news;
+            let trip = news.newest.map(|(_, trip)| trip);
             let arrived = self.arrived;
             let before = |lane: u64| arrived.saturating_sub(news.arrived.saturating_sub(lane));
             let rate = news

@@ -79,10 +79,9 @@ struct Sent {
 /// What feedback tells of a path that was not known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Acknowledged {
-    /// When the newest datagram that arrived had left; `None` when that is too long ago.
-    pub sent_at: Option<Instant>,
-    /// Its round trip, without what the peer waited.
-    pub trip: Option<Duration>,
+    /// When the newest datagram that arrived had left, and its round trip without the time for
+    /// which the peer held it; `None` when that is too long ago.
+    pub newest: Option<(Instant, Duration)>,
     /// Bytes that arrived, UDP payload,
     pub delivered: u64,
     /// and so many in all in this space.
@@ -236,10 +235,9 @@ impl SentPackets {
             return None;
         }
         let newest = self.get(largest).copied();
-        let elapsed = newest.map(|sent| now.saturating_since(sent.at));
         let waited = Duration::from_micros(feedback.delay_us.into());
-        if let Some(elapsed) = elapsed {
-            rtt.sample(elapsed, waited);
+        if let Some(newest) = newest {
+            rtt.sample(now.saturating_since(newest.at), waited);
         }
         let delivered = feedback.bytes.saturating_sub(self.mark.bytes());
         let rate = newest.and_then(|it| it.mark.rate(now, it.at, feedback, it.is_limited));
@@ -256,10 +254,9 @@ impl SentPackets {
         let lost = self.lose(now, blocks, cause, lost) + std::mem::take(&mut self.lost_untold);
         self.large.judge(feedback);
         self.answer(largest);
-        let trip = elapsed.map(|elapsed| rtt::without_delay(elapsed, waited));
+        let trip = |sent: Sent| rtt::without_delay(now.saturating_since(sent.at), waited);
         Some(Acknowledged {
-            sent_at: newest.map(|sent| sent.at),
-            trip,
+            newest: newest.map(|sent| (sent.at, trip(sent))),
             delivered,
             arrived: self.mark.bytes(),
             lost,

@@ -102,7 +102,7 @@ fn a_sample_a_settlement_and_no_loss() {
     scene.leave(0..4);
     assert_eq!(scene.sent.unanswered_since(), Some(ms(0)));
     let news = scene.tell(41, &[0..=1]).unwrap();
-    assert_eq!((news.sent_at, news.trip), (Some(ms(1)), Some(Duration::from_millis(40))));
+    assert_eq!(news.newest, Some((ms(1), Duration::from_millis(40))));
     assert_eq!((news.delivered, news.lost, scene.sent.in_flight()), (2_000, 0, 2_000));
     assert_eq!(scene.sent.unanswered_since(), Some(ms(2)), "two are still open");
     assert!(scene.tell(43, &[0..=3]).is_some());
@@ -221,7 +221,7 @@ fn a_peer_that_tells_of_more_than_left_is_not_believed() {
     // Nor is one that claims to have waited for the whole time.
     let feedback = Feedback { bytes: 4_000, ..feedback };
     let news = sent.acknowledged(ms(43), blocks, &feedback, rtt, None).unwrap();
-    assert_eq!(news.trip, Some(Duration::from_millis(40)));
+    assert_eq!(news.newest.map(|(_, trip)| trip), Some(Duration::from_millis(40)));
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Tunnel {
         {
             self.paths.list.judge_offload(cx.now, id, (delivered, lost), evidence);
         }
-        let follows = news.is_some_and(|news| news.sent_at.is_some());
+        let follows = news.is_some_and(|news| news.newest.is_some());
         let declines = news.is_some_and(|news| news.declines);
         Some(Told { path: id, follows, declines, policed })
     }
