@@ -24,6 +24,7 @@ use crate::path::PathId;
 use crate::recovery::packet::Load;
 use crate::time::{Duration, Instant};
 use crate::tunnel::{Context, Tunnel};
+use crate::wire::frame;
 use crate::wire::frame::Framing;
 use crate::wire::inner::{InnerPacket, Pieces};
 
@@ -83,7 +84,7 @@ impl Bonding {
         flows.leaves_in_turn(cx.now, packet, hash);
         let bucket = flow::bucket(hash);
         // A beginning that waits says already now how long segments may be, by whichever it leaves.
-        let beginning = clamp::place(packet).and_then(|tcp| tunnel.clamped(tcp, packet.pieces));
+        let beginning = clamp::place(packet).and_then(|tcp| clamped(tunnel, tcp, packet.pieces));
         let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
         // What leaves again comes before what never left.
         let repairs = !tunnel.recovery.queue.is_empty();
@@ -166,7 +167,8 @@ impl Bonding {
         packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
-        let framing = tunnel.number_once(packet).ok_or(DropReason::NoRoute)?;
+        let bucket = flow::bucket(flow::hash(&packet.headers));
+        let framing = tunnel.epochs.number_once(bucket).ok_or(DropReason::NoRoute)?;
         let mut load = Load::Packet { elsewhere: kept };
         for place in 0..tunnel.sharing.len() {
             let way = tunnel.sharing[place];
@@ -356,7 +358,8 @@ impl Bonding {
     /// the last index, that line is stranded.
     fn send_next(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel, place: usize) {
         let path = tunnel.sharing[place].path;
-        if !tunnel.paths.list.get(path).is_some_and(|path| tunnel.has_lane(path)) {
+        let paths = &tunnel.paths.list;
+        if !paths.get(path).is_some_and(|path| tunnel.epochs.has_lane(path, paths.len())) {
             tunnel.sharing[place].room = 0;
             self.multipath.looked = None;
             return;
@@ -404,4 +407,14 @@ const fn turn_of(level: Level) -> u16 {
 /// for runs. What a path could have carried until then it carries all the same, at once.
 fn wakes_at(now: Instant, next_at: Instant) -> Instant {
     next_at.max(now + RUN)
+}
+
+/// The SYN `packet`, whose TCP header starts at `tcp`, with segments that fit each path that
+/// carries a share; `None` where there is none.
+fn clamped(tunnel: &Tunnel, tcp: usize, packet: Pieces<'_>) -> Option<Vec<u8>> {
+    let packet_max = tunnel.paths.plan().least_room()? - frame::NUMBERED_OVERHEAD;
+    let mut clamped = Vec::with_capacity(packet.len());
+    packet.copy_to(&mut clamped);
+    clamp::clamp(&mut clamped, tcp, packet_max);
+    Some(clamped)
 }

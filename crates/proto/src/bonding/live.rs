@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use super::Bonding;
 use crate::ablation::Heuristic;
 use crate::error::DropReason;
+use crate::flow;
 use crate::flow::Flows;
 use crate::flow::classify::Class;
 use crate::flow::live::{Allowance, LiveFlow, Spent};
@@ -23,6 +24,7 @@ use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::Draft;
 use crate::pack;
 use crate::path::PathId;
+use crate::recovery::feedback::DELAY_PACED;
 use crate::recovery::packet::Load;
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
@@ -31,6 +33,9 @@ use crate::wire::data::OVERHEAD;
 use crate::wire::frame::Framing;
 use crate::wire::inner::{InnerPacket, Pieces};
 
+/// Feedback may wait for [`DELAY_PACED`], and timers ring so much later: who owes an answer for
+/// longer than that and the path's timeout is in doubt.
+const DOUBT_GRACE: Duration = Duration::from_millis(12);
 /// How long who plays a call waits for what is late: later it is of no use.
 pub(crate) const PLAY_OUT: Duration = Duration::from_millis(60);
 /// A flow stays with its path as long as no other is earlier by more.
@@ -170,7 +175,8 @@ impl Bonding {
             controller.keep_calm(cx.now);
         }
         let is_alone = self.live.choices.len() < 2;
-        let framing = if is_alone { Framing::Plain } else { tunnel.number_once(packet)? };
+        let bucket = flow::bucket(flow::hash(&packet.headers));
+        let framing = if is_alone { Framing::Plain } else { tunnel.epochs.number_once(bucket)? };
         let load = Load::Packet { elsewhere: kept };
         let sent = tunnel.send_packet(cx, path, load, framing, packet);
         let wanted = if class == Class::Names { 1.0 } else { way.expected_loss(is_new) };
@@ -179,7 +185,7 @@ impl Bonding {
         if is_alone || len > way.room || sent.is_err() {
             return Some(sent);
         }
-        let left = (path, tunnel.epoch_id());
+        let left = (path, tunnel.epochs.id());
         if !copied && packet.is_udp() {
             self.live.recent.push(cx.now, left, framing, packet.pieces);
         }
@@ -257,7 +263,7 @@ impl Bonding {
 
     /// Sends what has left once more, by `path`, if its place in the sequence still means anything.
     fn send_again(cx: &mut Context<'_>, tunnel: &mut Tunnel, path: PathId, sent: &Sent) {
-        if sent.epoch != tunnel.epoch_id() {
+        if sent.epoch != tunnel.epochs.id() {
             return;
         }
         let fill = |draft: &mut Draft<'_>| {
@@ -286,7 +292,7 @@ impl Bonding {
             return None;
         }
         let in_time = |id| {
-            let (due, until) = (tunnel.doubtful_at(id)?, self.live.recent.until(id)?);
+            let (due, until) = (doubtful_at(tunnel, id)?, self.live.recent.until(id)?);
             (due < until).then_some(due)
         };
         tunnel.paths.list.iter().filter_map(|path| in_time(path.id)).min()
@@ -298,7 +304,7 @@ impl Bonding {
             return;
         }
         self.look_at_choices(tunnel, cx.now);
-        let doubtful = |id| tunnel.doubtful_at(id).is_some_and(|at| at <= cx.now);
+        let doubtful = |id| doubtful_at(tunnel, id).is_some_and(|at| at <= cx.now);
         let doubtful: Vec<_> =
             tunnel.paths.list.iter().map(|path| path.id).filter(|&id| doubtful(id)).collect();
         for id in doubtful {
@@ -308,7 +314,7 @@ impl Bonding {
 
     /// Paths were removed: nobody will say whether what left by them just now has arrived.
     pub(crate) fn rescue_from_removed(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
-        while let Some(id) = tunnel.take_removed() {
+        while let Some(id) = tunnel.changes.take_removed() {
             if self.live.recent.until(id).is_none() {
                 continue;
             }
@@ -341,8 +347,8 @@ impl Choice {
         Some(Self {
             path: way.path,
             lateness: way.delay + path.delay.queue(now).unwrap_or_default(),
-            loss: tunnel.loss_on(way.path),
-            is_doubtful: tunnel.doubtful_at(way.path).is_some_and(|at| at <= now),
+            loss: tunnel.sent_on(way.path).map_or(0.0, |sent| sent.loss().share()),
+            is_doubtful: doubtful_at(tunnel, way.path).is_some_and(|at| at <= now),
             rate: way.rate(),
             room: path.mtu.datagram() - OVERHEAD,
         })
@@ -352,6 +358,13 @@ impl Choice {
     fn expected_loss(&self, is_new: bool) -> f64 {
         if self.is_doubtful || is_new { self.loss.max(DOUBTFUL_LOSS) } else { self.loss }
     }
+}
+
+/// When a path has owed an answer for so long that it is in doubt.
+fn doubtful_at(tunnel: &Tunnel, id: PathId) -> Option<Instant> {
+    let since = tunnel.sent_on(id)?.unanswered_since()?;
+    let grace = DELAY_PACED + DOUBT_GRACE;
+    Some(since + tunnel.paths.list.get(id)?.rtt.timeout() + grace)
 }
 
 /// The budget of copies where all paths together carry so many bytes a second.

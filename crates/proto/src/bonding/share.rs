@@ -55,7 +55,7 @@ impl Bonding {
             path.probes.say_anew(cx.now);
             let settled = path.mtu.is_settled();
             if !path.is_gone() {
-                tunnel.ask(cx, id);
+                tunnel.manage(cx, |paths, cx| paths.ask(cx.now, id));
             }
             if !settled {
                 tunnel.search_mtu(cx, id);

@@ -7,12 +7,13 @@ use super::Bonding;
 use crate::ablation::Heuristic;
 use crate::multipath::codel::Bound;
 use crate::multipath::scheduler::Scheduler;
-use crate::multipath::snapshot::PathSnapshot;
+use crate::multipath::snapshot::{PathSnapshot, Tally};
 use crate::multipath::{Recovery, scheduler};
-use crate::path::PathId;
+use crate::path::{Path, PathId};
 use crate::recovery::delay;
 use crate::time::{Duration, Instant};
 use crate::tunnel::paths::list::ALL;
+use crate::tunnel::paths::plan::is_fresh;
 use crate::tunnel::{Context, Tunnel};
 
 /// All paths are looked at anew after so long: few packets at any rate, and less than feedback
@@ -91,8 +92,8 @@ impl Bonding {
     fn look_at_all(&mut self, tunnel: &mut Tunnel, now: Instant) {
         let mut ways = std::mem::take(&mut tunnel.sharing);
         let mut count = 0;
-        for path in tunnel.paths.list.iter().filter(|path| tunnel.is_way(now, path)) {
-            let Some(way) = tunnel.way(now, path) else { continue };
+        for path in tunnel.paths.list.iter().filter(|path| is_way(tunnel, now, path)) {
+            let Some(way) = snapshot(tunnel, now, path) else { continue };
             let known = ways.iter().position(|known| known.path == path.id);
             let known = known.filter(|&at| at >= count).unwrap_or_else(|| {
                 ways.push(way);
@@ -153,7 +154,7 @@ impl Bonding {
                 continue;
             }
             let known = ways.iter_mut().find(|known| known.path == path.id);
-            let way = if tunnel.is_way(now, path) { tunnel.way(now, path) } else { None };
+            let way = if is_way(tunnel, now, path) { snapshot(tunnel, now, path) } else { None };
             match (known, way) {
                 (Some(known), Some(way)) if way.least.is_some() || known.least.is_none() => {
                     let PathSnapshot { line, waiting, tally, .. } = *known;
@@ -170,6 +171,40 @@ impl Bonding {
         tunnel.sharing = ways;
         is_same
     }
+}
+
+/// Whether a path may get a share now: beside the one in use none that nobody has heard of for a
+/// while. A NAT may have forgotten it, and the client asks it when anybody speaks again.
+fn is_way(tunnel: &Tunnel, now: Instant, path: &Path) -> bool {
+    let list = &tunnel.paths.list;
+    path.has_share()
+        && (list.active_id() == Some(path.id) || is_fresh(now, path))
+        && tunnel.epochs.has_lane(path, list.len())
+}
+
+/// A path as far as the choice goes, as it is now.
+fn snapshot(tunnel: &Tunnel, now: Instant, path: &Path) -> Option<PathSnapshot> {
+    let controller = path.congestion.as_deref()?;
+    let loss = tunnel.sent_on(path.id).map_or(0.0, |sent| sent.loss().share());
+    let in_flight = tunnel.recovery.in_flight(path.id);
+    let least_trip = path.rtt.minimum().unwrap_or_default();
+    Some(PathSnapshot {
+        path: path.id,
+        next_at: controller.next_at(),
+        byte_ns: 1e9 / controller.pacing_rate(),
+        delay: least_trip / 2,
+        least: path.delay.least(),
+        trip: path.rtt.smoothed(),
+        least_trip,
+        loss,
+        arrives: path.rates.0.at(now),
+        proven: controller.rate(),
+        is_known: controller.is_steady(),
+        room: controller.room(in_flight),
+        waiting: 0,
+        line: usize::MAX,
+        tally: Tally::default(),
+    })
 }
 
 /// The clocks of both ends tell by how much one way is longer than another.

@@ -18,6 +18,7 @@ use crate::peer::{Peer, SideConfig};
 use crate::role::Access;
 use crate::session::index::Slot;
 use crate::time::Instant;
+use crate::tunnel::paths::PathManager;
 use crate::tunnel::{Event, Link, StreamTo};
 use crate::wire::control::Prefix;
 
@@ -328,8 +329,11 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         self.responder.forget_socket(socket);
-        let uses =
-            |slot: &Slot| self.peer(*slot).is_some_and(|peer| peer.tunnel.paths.uses(socket));
+        let has_path = |peer: &Peer| {
+            let PathManager { side, list, .. } = &peer.tunnel.paths;
+            list.uses(socket) || side.client().is_some_and(|it| it.has_socket(socket))
+        };
+        let uses = |slot: &Slot| self.peer(*slot).is_some_and(has_path);
         let slots: Vec<_> = self.by_key.values().copied().filter(uses).collect();
         for slot in slots {
             self.with_peer(now, slot, out, |peer, cx| {

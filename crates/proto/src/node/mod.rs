@@ -43,6 +43,7 @@ use crate::peer::Peer;
 use crate::session::index::{IndexTable, Slot};
 use crate::time::{Duration, Instant};
 use crate::tunnel::Context;
+use crate::tunnel::paths::PathManager;
 use crate::tunnel::paths::announced::Announced;
 use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::RestartNotice;
@@ -302,7 +303,11 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         let proof = KeepaliveProof::parse(datagram)?;
-        self.any_gateway(now, out, |peer, cx| peer.tunnel.keepalive_answered(cx, came, proof))
+        self.any_gateway(now, out, |peer, cx| {
+            let PathManager { side, list, .. } = &mut peer.tunnel.paths;
+            let connector = side.client_mut().ok_or(DropReason::BadMac)?;
+            connector.keepalive_answered(cx.now, list, came, &proof)
+        })
     }
 
     /// A gateway says that it lost the session with this node.

@@ -226,7 +226,7 @@ impl Node {
     ) -> Result<(), DropReason> {
         let slot = *self.by_key.get(&complete.peer()).ok_or(DropReason::NoRoute)?;
         let peer = self.peers.get_mut(slot.0 as usize).and_then(Option::as_mut);
-        let epoch = peer.ok_or(DropReason::NoRoute)?.next_epoch();
+        let epoch = peer.ok_or(DropReason::NoRoute)?.tunnel.identity.next_epoch();
         let ours = self.indices.issue_first(self.rng.as_mut(), slot, epoch);
         let welcome = self.welcome(Status::Accepted, route.remote, ours);
         let theirs = complete.hello().indices.to_vec();
@@ -256,7 +256,7 @@ impl Node {
         };
         let epoch = Epoch::new(now, agreed);
         self.with_peer(now, slot, out, |peer, cx| {
-            peer.add_pending(cx, epoch);
+            peer.tunnel.epochs.add_pending(epoch, cx.indices);
             push_response(cx.out, route, &response, in_parts)
         })
     }

@@ -96,7 +96,7 @@ impl Peer {
             self.break_promises(cx);
         }
         if let Side::Client(connector) = &mut self.tunnel.paths.side {
-            connector.handshakes.set_wanted(false);
+            connector.handshakes.wanted = false;
         }
         self.go_down(cx, code);
     }
@@ -119,7 +119,7 @@ impl Peer {
         };
         match (down, &mut self.tunnel.paths.side) {
             (Some(code), Side::Client(connector)) => {
-                connector.handshakes.set_wanted(false);
+                connector.handshakes.wanted = false;
                 connector.handshakes.stop(cx.indices);
                 self.tunnel.paths.close_unused_sockets(cx);
                 self.tunnel.set_state(cx, PeerState::Down(code));
@@ -152,7 +152,7 @@ impl Peer {
         if matches!(self.tunnel.state, PeerState::Down(_)) && self.tunnel.epochs.current.is_none() {
             return;
         }
-        if self.tunnel.take_carries_anew() {
+        if self.tunnel.changes.take_carries() {
             self.flush_waiting(cx);
         }
         self.tell_news(cx);
@@ -168,7 +168,7 @@ impl Peer {
             cx.tell(Event::Reached { peer: self.tunnel.identity.key, route, index });
         }
         let state = match (&self.tunnel.epochs.current, self.tunnel.paths.list.active()) {
-            (None, _) if self.tunnel.rests() => PeerState::Resting,
+            (None, _) if self.rests() => PeerState::Resting,
             (None, _) => PeerState::Unestablished,
             (Some(_), None) => PeerState::Suspended,
             (Some(_), Some(path)) => match (path.health(), path.trust()) {
@@ -188,6 +188,13 @@ impl Peer {
         }
         self.hold_or_resume(cx);
         self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
+    }
+
+    /// Client: whether it still rests, with no keys and nothing under way.
+    fn rests(&self) -> bool {
+        let connector = self.tunnel.paths.connector();
+        self.tunnel.state == PeerState::Resting
+            && connector.is_some_and(|it| !it.handshakes.is_trying())
     }
 
     /// The session has new keys. Numbers, names and requests under the old ones are void.
@@ -375,7 +382,11 @@ impl Peer {
 
     /// Client: the usable links are these now.
     pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
-        self.tunnel.links_changed(cx, links);
+        if let Some(epoch) = &mut self.tunnel.epochs.current {
+            let has = |link: &Link, id, local| link.id == id && link.addresses.contains(&local);
+            epoch.leave_networks(|id, local| links.iter().any(|link| has(link, id, local)));
+        }
+        self.tunnel.manage(cx, |paths, cx| paths.links_changed(cx, links));
         self.apply_changes(cx);
     }
 

@@ -21,13 +21,12 @@ use crate::flow::waiting::Waiting;
 use crate::flow::{Account, Flows};
 use crate::id::PeerKey;
 use crate::role::{Access, Admission};
-use crate::session::epoch::Epoch;
 use crate::session::identity::Identity;
-use crate::session::index::{EpochId, Lead, Slot};
+use crate::session::index::{Lead, Slot};
 use crate::session::runs::Runs;
 use crate::time::Instant;
 use crate::tunnel::paths::connector::Connector;
-use crate::tunnel::{Context, PeerState, PeerStatus, Side, Tunnel};
+use crate::tunnel::{Context, PathStatus, PeerState, PeerStatus, Side, Tunnel};
 use crate::wire::control::{Control, Lease, Prefix};
 use zeroize::Zeroizing;
 
@@ -171,19 +170,9 @@ impl Peer {
         }
     }
 
-    /// A handshake of the peer was answered: its keys wait for their first use.
-    pub(crate) fn add_pending(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
-        self.tunnel.epochs.add_pending(epoch, cx.indices);
-    }
-
     /// Whether this node is the gateway of the two.
     pub(crate) const fn at_gateway(&self) -> bool {
         self.tunnel.paths.at_gateway()
-    }
-
-    /// A name for the epoch of a handshake that begins.
-    pub(crate) const fn next_epoch(&mut self) -> EpochId {
-        self.tunnel.identity.next_epoch()
     }
 
     fn forget_session(&mut self, cx: &mut Context<'_>) {
@@ -193,7 +182,7 @@ impl Peer {
     }
 
     #[cfg(test)]
-    pub(crate) const fn current_epoch(&mut self) -> Option<&mut Epoch> {
+    pub(crate) const fn current_epoch(&mut self) -> Option<&mut crate::session::epoch::Epoch> {
         self.tunnel.epochs.current.as_mut()
     }
 
@@ -207,10 +196,10 @@ impl Peer {
             established: tunnel.established,
             epoch_since: current.map(|epoch| epoch.since),
             handshaking: tunnel.paths.connector().is_some_and(|it| it.handshakes.is_trying()),
-            refused: tunnel.refused(),
-            lease: tunnel.lease(),
+            refused: tunnel.paths.connector().and_then(|it| it.handshakes.refused),
+            lease: tunnel.paths.side.lease(),
             shared_key: self.shared_key,
-            paths: tunnel.path_statuses(),
+            paths: PathStatus::of_all(&tunnel.paths.list, tunnel.epochs.id(), &tunnel.recovery),
             policed: tunnel.paths.connector().map_or(vec![], |it| it.policing.policed_links()),
             profile: current.map(|epoch| epoch.profile),
             scheduler: self.bonding.multipath.scheduler,
@@ -248,7 +237,10 @@ impl Peer {
     /// forgotten.
     pub(super) fn rest_if_outlived(&mut self, cx: &mut Context<'_>) {
         let persistence = cx.config.persistence_timeout;
-        if self.tunnel.is_outlived(cx.now, persistence, !self.waiting.is_empty()) {
+        let (plan, heard_at) = (self.tunnel.paths.plan(), self.tunnel.heard_at);
+        if self.tunnel.established.is_some()
+            && plan.is_outlived(cx.now, heard_at, persistence, !self.waiting.is_empty())
+        {
             self.rest(cx);
         }
     }

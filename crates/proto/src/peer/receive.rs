@@ -87,7 +87,7 @@ impl Peer {
             self.settle(cx);
         }
         let is_fresh = standing == Standing::Pending;
-        self.tunnel.hear(cx.now);
+        self.tunnel.heard_at = cx.now;
         self.bonding.multipath.late.sample(cx.now, cx.now.saturating_since(came_at));
         if is_fresh {
             self.promote(cx, lead.epoch);
@@ -97,7 +97,8 @@ impl Peer {
             self.tunnel.recovery.queue.put_forward();
         }
         let path = self.tunnel.locate(cx, lead, route, newest, is_fresh);
-        let is_steady = self.tunnel.note_arrival(cx, path, came_at, len) && !is_first_heard;
+        let is_steady =
+            self.tunnel.paths.list.note_arrival(cx.now, path, came_at, len) && !is_first_heard;
         let arrival = Arrival { epoch: lead.epoch, standing, path, route, came_at, len, delivered };
         let before = cx.out.inner_packets();
         let Taken { mut elicits, is_bulk } = self.take_frames(cx, arrival, plaintext);
@@ -360,8 +361,13 @@ impl Peer {
     fn take_last_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, last: &Feedback) {
         self.take_feedback(cx, arrival, last);
         // Under old keys the serial is that of another lane.
-        if arrival.standing != Standing::Previous {
-            self.tunnel.take_farewell(arrival.path, last.serial);
+        if arrival.standing != Standing::Previous
+            && self.at_gateway()
+            && let Some(id) = self.tunnel.epochs.path_of(last.serial)
+            && arrival.path != Some(id)
+            && let Some(path) = self.tunnel.paths.list.get_mut(id)
+        {
+            path.move_to_gone(); // what is sealed with it arrives no more, says the client
         }
     }
 

@@ -7,6 +7,7 @@
 use super::Peer;
 use crate::bonding::dispatch::Sent;
 use crate::error::DropReason;
+use crate::flow;
 use crate::flow::{Output, Passage, tuple};
 use crate::multipath::fq_codel::WAIT_MAX;
 use crate::outbox::REST;
@@ -15,7 +16,7 @@ use crate::path::PathId;
 use crate::recovery::packet::Load;
 use crate::time::{Duration, Instant};
 use crate::tunnel::paths::list::Choice;
-use crate::tunnel::{Context, Event};
+use crate::tunnel::{Context, Event, PeerState};
 use crate::wire::data::MAX_DATAGRAM;
 use crate::wire::frame::Framing;
 use crate::wire::inner::InnerPacket;
@@ -61,7 +62,7 @@ impl Peer {
             Some(_) | None => {
                 self.tunnel.paths.ask_given_up(cx.now);
                 self.tunnel.carry_out(cx);
-                self.tunnel.wake(cx);
+                self.wake(cx);
             }
         }
     }
@@ -127,7 +128,8 @@ impl Peer {
     /// None carries a share any more: what waits leaves by the one path that there is, like
     /// everything else. Until there is one it waits, no longer than at the entry.
     pub(super) fn leave_bonding(&mut self, cx: &mut Context<'_>) {
-        let Some(path) = self.tunnel.only_path() else {
+        let has_keys = self.tunnel.epochs.current.is_some();
+        let Some(path) = self.tunnel.paths.list.only().filter(|_| has_keys) else {
             let since = *self.bonding.multipath.idle_since.get_or_insert(cx.now);
             let due = since + WAIT_MAX;
             if self.bonding.multipath.lines.is_empty() {
@@ -193,7 +195,8 @@ impl Peer {
         kept: usize,
     ) -> Result<(), DropReason> {
         self.note_alone(cx.now, tuple::Direction::Out, packet);
-        let numbered = choice.copy.and_then(|_| self.tunnel.number_once(packet));
+        let bucket = || flow::bucket(flow::hash(&packet.headers));
+        let numbered = choice.copy.and_then(|_| self.tunnel.epochs.number_once(bucket()));
         let framing = numbered.unwrap_or(Framing::Plain);
         let load = Load::Packet { elsewhere: kept };
         let sent = self.tunnel.send_packet(cx, choice.original, load, framing, packet);
@@ -219,7 +222,17 @@ impl Peer {
         }
         self.tunnel.paths.ask_given_up(cx.now);
         self.tunnel.carry_out(cx);
-        self.tunnel.wake(cx);
+        self.wake(cx);
+    }
+
+    /// There is something to send: a client that rests asks for a session, a gateway calls a client
+    /// that may rest.
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        if self.tunnel.state == PeerState::Resting {
+            self.tunnel.connect(cx);
+        } else if self.at_gateway() && self.tunnel.epochs.current.is_none() {
+            self.tunnel.reach.call(cx);
+        }
     }
 
     /// Client: a packet passes in `direction` by the one path that carries. This decides nothing:
@@ -239,7 +252,10 @@ impl Peer {
     /// Connections are held and the path in use was asked whether it is there again: what they
     /// received last goes with the question.
     pub(super) fn tell_news(&mut self, cx: &mut Context<'_>) {
-        if let Some(id) = self.tunnel.take_asked().filter(|_| !self.flows.is_up()) {
+        if self.tunnel.changes.take_asked()
+            && let Some(id) = self.tunnel.paths.list.active_id()
+            && !self.flows.is_up()
+        {
             self.repeat_news(cx, id);
         }
     }

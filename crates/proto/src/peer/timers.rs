@@ -4,9 +4,10 @@ use super::Peer;
 use crate::error::{DropReason, PeerError};
 use crate::path::{PATHS_MAX, Path};
 use crate::session::epoch::Epoch;
+use crate::session::restart::Proof;
 use crate::time::Instant;
 use crate::tunnel::paths::PathManager;
-use crate::tunnel::rest::{Outcome, SLEPT};
+use crate::tunnel::paths::plan::rest::{Outcome, SLEPT};
 use crate::tunnel::{Config, Context};
 
 /// Why the core wants to be woken.
@@ -114,7 +115,11 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Silence,
-        |p, config| p.first_path(|path| p.tunnel.silence_due(config.ablation, path)),
+        |p, config| {
+            let plan = p.tunnel.paths.plan();
+            let debt = |path: &Path| p.tunnel.epochs.debt(path, p.tunnel.sent_on(path.id));
+            p.first_path(|path| plan.silence_due(config.ablation, path, || debt(path)))
+        },
         |p, cx| {
             p.tunnel.notice_silence(cx);
         },
@@ -124,7 +129,10 @@ const TIMERS: &[Timer] = &[
         |p, _| {
             p.first_path(|path| p.tunnel.paths.plan().asked_enough_due(p.flows.is_waiting(), path))
         },
-        |p, cx| p.tunnel.paths.stop_asking(cx.now, p.flows.is_waiting()),
+        |p, cx| {
+            let enough = p.tunnel.paths.plan().asked_enough(cx.now, p.flows.is_waiting());
+            p.tunnel.paths.list.stop_asking(&enough);
+        },
     ),
     timer(
         Reason::Claim,
@@ -174,7 +182,11 @@ const TIMERS: &[Timer] = &[
     timer(
         Reason::Challenge,
         |p, _| p.first_path(|path| p.tunnel.paths.plan().probe_due(path)),
-        |p, cx| p.tunnel.send_probes_due(cx),
+        |p, cx| {
+            for id in p.tunnel.paths.plan().probes_due(cx.now) {
+                p.tunnel.send_probe_due(cx, id);
+            }
+        },
     ),
     timer(
         Reason::Mtu,
@@ -182,7 +194,14 @@ const TIMERS: &[Timer] = &[
         |p, cx| p.tunnel.search_mtus_due(cx),
     ),
     timer(Reason::Feedback, |p, _| p.tunnel.feedback_due(), |p, cx| p.tunnel.report_due(cx)),
-    timer(Reason::Control, |p, _| p.tunnel.control_due(), |p, cx| p.tunnel.send_control(cx)),
+    timer(
+        Reason::Control,
+        |p, _| {
+            let due = p.tunnel.control.due()?;
+            p.tunnel.paths.plan().control_path().map(|_| due)
+        },
+        |p, cx| p.tunnel.send_control(cx),
+    ),
     timer(
         Reason::Keepalive,
         |p, _| p.tunnel.paths.connector()?.nat.answer_due(),
@@ -287,7 +306,9 @@ impl Peer {
         match self.tunnel.end_of_silence(cx.config.persistence_timeout, !self.waiting.is_empty()) {
             Some((due, Outcome::Rest)) if due <= cx.now => {
                 // Who may have missed a call, or has no proof for one, asks.
-                if cx.now < due + SLEPT && self.tunnel.restart_proof().is_some() {
+                let tunnel = &self.tunnel;
+                let proof = Proof::find(&tunnel.epochs, tunnel.paths.list.active());
+                if cx.now < due + SLEPT && proof.is_some() {
                     self.rest(cx);
                 } else {
                     self.end(cx, PeerError::TimedOut);
@@ -295,7 +316,7 @@ impl Peer {
             }
             Some((due, Outcome::Renewal)) if due <= cx.now => {
                 if let Some(id) = self.tunnel.paths.list.active_id() {
-                    self.tunnel.ask(cx, id);
+                    self.tunnel.manage(cx, |paths, cx| paths.ask(cx.now, id));
                 }
             }
             Some((due, Outcome::End)) if due <= cx.now => self.end(cx, PeerError::TimedOut),

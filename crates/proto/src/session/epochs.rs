@@ -7,12 +7,17 @@
 //! Decides which of them is sent under, which are received under and when one is forgotten, and
 //! what waits in one for the end of another. Knows nothing of handshakes.
 
+use std::net::IpAddr;
+
 use super::epoch::{Epoch, REKEY_TIME_WITHOUT_INDICES};
 use super::index::{EpochId, IndexTable};
-use crate::path::Path;
-use crate::recovery::packet::SpaceId;
+use crate::id::PathSerial;
+use crate::multipath::path_queues::Given;
+use crate::path::{Path, PathId};
+use crate::recovery::packet::{Load, SpaceId};
 use crate::recovery::sent_packets::SentPackets;
 use crate::time::{Duration, Instant};
+use crate::wire::frame::Framing;
 
 /// Unused epochs of answered handshakes for each peer: as many as the candidates that a client
 /// races. It uses the first one that is answered.
@@ -194,6 +199,59 @@ impl Epochs {
     /// Whether there are no keys, or they are old.
     pub(crate) fn need_keys(&self, now: Instant) -> bool {
         self.current.as_ref().is_none_or(|epoch| epoch.wants_rekey(now))
+    }
+
+    /// The epoch that is sent under.
+    pub(crate) fn id(&self) -> Option<EpochId> {
+        self.current.as_ref().map(|epoch| epoch.id)
+    }
+
+    /// Whether something can be sealed for `path`, one of so many `paths`: new keys come with a few
+    /// indices, and more of them a round trip later.
+    pub(crate) fn has_lane(&self, path: &Path, paths: usize) -> bool {
+        let has = |epoch: &Epoch| epoch.tx.len() >= paths || epoch.has_lane_for(path);
+        self.current.as_ref().is_some_and(has)
+    }
+
+    /// A number by which copies of a packet of `bucket` are recognised.
+    pub(crate) fn number_once(&mut self, bucket: u8) -> Option<Framing> {
+        Some(self.current.as_mut()?.numbers.once(bucket))
+    }
+
+    /// The epoch in whose sequence a packet has its place, and the framing with that place. The
+    /// first packet of a sequence names the sequence before. If `path` has no packet number space
+    /// under earlier keys, the packet gets a place under the current ones.
+    pub(crate) fn place_of(
+        &mut self,
+        path: Option<&Path>,
+        given: Given,
+    ) -> Option<(EpochId, Framing)> {
+        let Given { bucket, load, mut sequence, is_earlier, .. } = given;
+        if is_earlier {
+            let seals = |it: &(&Epoch, &Path)| it.0.has_lane_for(it.1);
+            if let Some((epoch, _)) = self.previous().zip(path).filter(seals) {
+                return Some((epoch.id, Framing::InOrder { bucket, sequence }));
+            }
+            let is_one = matches!(load, Load::Packet { .. });
+            let current = self.current.as_mut().filter(|_| is_one)?;
+            sequence = current.numbers.in_order(bucket);
+        }
+        let before = if sequence == 0 { self.ended(bucket) } else { None };
+        let first = |(epoch, end)| Framing::First { bucket, epoch, end };
+        Some((self.id()?, before.map_or(Framing::InOrder { bucket, sequence }, first)))
+    }
+
+    /// The path that this end sends on with `serial`.
+    pub(crate) fn path_of(&self, serial: PathSerial) -> Option<PathId> {
+        let lanes = self.current.iter().flat_map(|epoch| &epoch.tx);
+        lanes.into_iter().find(|lane| lane.seal.serial == serial).map(|lane| lane.path)
+    }
+
+    /// Client: the gateway is sought first at these addresses, one of each family.
+    pub(crate) const fn set_home(&mut self, home: Option<[Option<IpAddr>; 2]>) {
+        if let (Some(epoch), Some(home)) = (&mut self.current, home) {
+            epoch.home = home;
+        }
     }
 
     /// What the peer owes by `path` under the current keys, of the packets `sent` on it, if it owes

@@ -1,6 +1,7 @@
 //! What proves to a client that its gateway lost the session (docs/spec/wire.md#7-restart-notice).
 
 use super::epoch::Epoch;
+use super::epochs::Epochs;
 use crate::crypto;
 use crate::outbox::Route;
 use crate::path::Path;
@@ -22,6 +23,11 @@ impl Proof {
     pub(crate) fn of(epoch: &Epoch, path: &Path) -> Option<Self> {
         let notice = epoch.restart_proof(path.id)?;
         Some(Self { route: path.route, notice, rtt: path.rtt.measured() })
+    }
+
+    /// What would prove that the gateway lost the session, where the path in use leads.
+    pub(crate) fn find(epochs: &Epochs, active: Option<&Path>) -> Option<Self> {
+        Self::of(epochs.current.as_ref()?, active?)
     }
 
     /// Whether this notice is the proof.

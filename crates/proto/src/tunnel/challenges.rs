@@ -6,10 +6,9 @@
 //! When a lane's source address changes, the old address is challenged too: if it still answers,
 //! the change was forged. A change counts only from the highest number seen.
 
-use super::probing::FLIGHT_SIZE;
+use super::manage::FLIGHT_SIZE;
 use super::{Context, Side, Tunnel};
 use crate::error::DropReason;
-use crate::id::{LinkId, PathSerial};
 use crate::outbox::Route;
 use crate::path::{Path, PathId, Trust};
 use crate::session::epochs::Standing;
@@ -79,7 +78,7 @@ impl Tunnel {
             lane.path = Some(id);
             self.reach.note_change();
         }
-        let link = self.link_of(&route);
+        let link = self.paths.list.link_of(route.socket);
         self.manage(cx, |paths, cx| paths.add_path(cx, Path::new(id, route, link, cx.now, trust)));
         if answered {
             self.paths.list.activate(id);
@@ -101,22 +100,17 @@ impl Tunnel {
             })
             .collect();
         for (claimed, instead_of) in claims {
-            if !self.can_challenge(claimed)
+            // Guesses at where the gateway is may have taken all indices.
+            let at = self.epochs.current.as_ref().zip(self.paths.list.get(claimed));
+            if !at.is_some_and(|(epoch, path)| epoch.has_lane_for(path))
                 && let Side::Client(connector) = &mut self.paths.side
             {
                 connector.meet(cx, &mut self.identity, &self.paths.list, claimed);
             }
             for id in [Some(claimed), instead_of].into_iter().flatten() {
-                self.ask(cx, id);
+                self.manage(cx, |paths, cx| paths.ask(cx.now, id));
             }
         }
-    }
-
-    /// Whether an index is left for a path: guesses at where the gateway is may have taken all.
-    fn can_challenge(&self, id: PathId) -> bool {
-        let path = self.paths.list.get(id);
-        let at = self.epochs.current.as_ref().zip(path);
-        at.is_some_and(|(epoch, path)| epoch.has_lane_for(path))
     }
 
     /// Answers a challenge, to the address that it came from and nowhere else.
@@ -212,7 +206,8 @@ impl Tunnel {
             self.lose_unanswered(cx, id, answer.asked_at);
         }
         self.forgive(id);
-        self.repeat_share(cx, id, answer.asked_at);
+        let keys_since = self.epochs.current.as_ref().map(|epoch| epoch.since);
+        self.manage(cx, |paths, cx| paths.repeat_share(cx.now, (id, answer.asked_at), keys_since));
         self.manage(cx, |paths, cx| paths.remove_paths(cx, paths.list.forged_by(id, answer)));
         if let Trust::Claimed { instead_of: Some(old), .. } = before {
             self.replace_path(cx, old, id);
@@ -240,7 +235,7 @@ impl Tunnel {
         self.ask_nat(cx, id);
         self.control.hurry(cx.now);
         self.send_control(cx);
-        self.carries_anew = true;
+        self.changes.note_carries();
     }
 
     /// The path `new` is `old` with another address: its lanes go over to it.
@@ -252,27 +247,6 @@ impl Tunnel {
         }
         if self.manage(cx, |paths, cx| paths.replace(cx, old, new)) {
             self.replaced_at = Some(cx.now);
-        }
-    }
-
-    fn link_of(&self, route: &Route) -> Option<LinkId> {
-        self.paths
-            .list
-            .iter()
-            .find(|path| path.route.socket == route.socket)
-            .and_then(|path| path.link)
-    }
-
-    /// Gateway: what is sealed with `serial` arrives no more, says the client, by another path.
-    pub(crate) fn take_farewell(&mut self, by: Option<PathId>, serial: PathSerial) {
-        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.paths.at_gateway()) else {
-            return;
-        };
-        let lane = epoch.tx.iter().find(|lane| lane.seal.serial == serial);
-        if let Some(id) = lane.map(|lane| lane.path).filter(|&id| Some(id) != by)
-            && let Some(path) = self.paths.list.get_mut(id)
-        {
-            path.move_to_gone();
         }
     }
 }

@@ -2,9 +2,12 @@
 //! datagram of a session is made, whatever it carries.
 
 use super::{Context, Tunnel};
+use crate::blocks::parcel::Parcel;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::clamp;
+use crate::multipath::path_queues::Given;
 use crate::outbox::Draft;
+use crate::pack;
 use crate::pack::fragment;
 use crate::path::{Path, PathId};
 use crate::recovery::LossRecovery;
@@ -16,19 +19,12 @@ use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
 use crate::wire::frame::{Frame, Framing};
-use crate::wire::inner::InnerPacket;
-use crate::{flow, pack};
+use crate::wire::inner::{InnerPacket, Pieces};
 
 /// A path that was ready for so long before it got something had too little to carry.
 const IDLE: Duration = Duration::from_millis(1);
 
 impl Tunnel {
-    /// A number by which copies of `packet` are recognised.
-    pub(crate) fn number_once(&mut self, packet: &InnerPacket<'_>) -> Option<Framing> {
-        let bucket = flow::bucket(flow::hash(&packet.headers));
-        Some(self.epochs.current.as_mut()?.numbers.once(bucket))
-    }
-
     /// One inner packet by one path: whole, or in pieces when the path is too small for it.
     pub(crate) fn send_packet(
         &mut self,
@@ -55,6 +51,40 @@ impl Tunnel {
         }
         let epoch = self.epochs.current.as_ref().ok_or(DropReason::NoRoute)?.id;
         self.send_split(cx, epoch, path, &pack::frame(framing, packet.pieces))
+    }
+
+    /// A packet leaves with its place in the sequence.
+    pub(crate) fn send_ordered(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: PathId,
+        given: Given,
+        packet: Pieces<'_>,
+    ) -> Result<(), DropReason> {
+        let Given { load, len, .. } = given;
+        let (epoch, framing) =
+            self.epochs.place_of(self.paths.list.get(id), given).ok_or(DropReason::NoRoute)?;
+        let room = self.paths.list.get(id).map_or(0, |path| path.mtu.datagram() - OVERHEAD);
+        if len + framing.overhead() <= room {
+            return self.send_under(cx, epoch, id, load, |draft| {
+                pack::push(draft, framing, packet);
+            });
+        }
+        self.send_split(cx, epoch, id, &pack::frame(framing, packet))
+    }
+
+    /// The same of one that waited, in its parcel.
+    pub(crate) fn send_parcel(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: PathId,
+        given: Given,
+        packet: Parcel,
+    ) -> Result<(), DropReason> {
+        let sent = self.send_ordered(cx, id, given, Pieces::whole(packet.packet()));
+        // Its memory is still in the processor's cache, and lent again first.
+        cx.memory.blocks().discard(packet);
+        sent
     }
 
     /// One packet frame that is too large for its path, in pieces. They are not kept: paths whose
@@ -135,11 +165,7 @@ impl Tunnel {
     /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
     /// them, by the path that answered last.
     pub(crate) fn send_control(&mut self, cx: &mut Context<'_>) {
-        let Some(path) =
-            self.paths.list.active_id().or_else(|| self.paths.plan().best_proven(None))
-        else {
-            return;
-        };
+        let Some(path) = self.paths.plan().control_path() else { return };
         let (Some(epoch), Some(path)) =
             (self.epochs.current.as_mut(), self.paths.list.get_mut(path))
         else {

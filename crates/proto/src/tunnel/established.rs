@@ -6,7 +6,6 @@ use super::{Context, Side, Tunnel};
 use crate::crypto::EpochKeys;
 use crate::id::LinkId;
 use crate::outbox::Route;
-use crate::path::probe::Probes;
 use crate::path::{Path, PathId, Trust};
 use crate::session::epoch::{Agreed, Epoch};
 use crate::time::{Duration, Instant};
@@ -55,7 +54,12 @@ impl Tunnel {
 
     /// The new keys were introduced: paths are what they should be under them.
     pub(crate) fn settle_in(&mut self, cx: &mut Context<'_>, path: PathId) {
-        self.confirm(cx, path);
+        // Shows the gateway that the keys arrived, and probes the path's MTU while at it. What
+        // confirms is small: it must arrive even where large datagrams do not.
+        self.manage(cx, |paths, cx| paths.ask(cx.now, path));
+        self.search_mtu(cx, path);
+        self.manage(cx, |paths, cx| paths.insist(cx.now, path));
+        self.send_control(cx);
         self.manage(cx, |paths, cx| {
             paths.close_unused_sockets(cx);
             paths.take_better(cx);
@@ -64,7 +68,7 @@ impl Tunnel {
             let shared = paths.list.ids(|path| path.has_share());
             shared.into_iter().for_each(|id| paths.ask(cx.now, id));
         });
-        self.carries_anew = true;
+        self.changes.note_carries();
     }
 
     /// The path by which the answer came: it carries, and the gateway is there.
@@ -102,25 +106,5 @@ impl Tunnel {
             self.paths.list.activate(id);
         }
         id
-    }
-
-    /// Shows the gateway that the keys arrived, and probes the path's MTU while at it. What
-    /// confirms is small: it must arrive even where large datagrams do not.
-    fn confirm(&mut self, cx: &mut Context<'_>, id: PathId) {
-        self.ask(cx, id);
-        self.search_mtu(cx, id);
-        self.insist(cx, id);
-        self.send_control(cx);
-    }
-
-    /// The gateway takes the path `answered` for the one in use from now on. If data goes by
-    /// another that carries, it is told so under the new keys, whatever was asked before.
-    fn insist(&mut self, cx: &mut Context<'_>, answered: PathId) {
-        if let Some(id) = self.paths.list.active_id().filter(|&id| id != answered)
-            && let Some(path) = self.paths.list.get_mut(id)
-        {
-            path.probes = Probes::default();
-            self.ask(cx, id);
-        }
     }
 }

@@ -31,23 +31,14 @@ impl Tunnel {
     /// When feedback must be sent about what arrived.
     pub(crate) fn feedback_due(&self) -> Option<Instant> {
         let owed = self.epochs.all_receiving().flat_map(|epoch| epoch.rx.values());
-        owed.filter_map(|space| space.owed.due()).min().filter(|_| self.can_send())
-    }
-
-    /// When a control frame must be sent, or sent again.
-    pub(crate) fn control_due(&self) -> Option<Instant> {
-        self.control.due().filter(|_| self.can_send())
-    }
-
-    /// Whether there is a way to send control frames now.
-    pub(crate) fn can_send(&self) -> bool {
-        self.paths.list.active_id().is_some() || self.paths.plan().best_proven(None).is_some()
+        let due = owed.filter_map(|space| space.owed.due()).min();
+        due.filter(|_| self.paths.plan().control_path().is_some())
     }
 
     /// Sends the feedback that is due. Each report leaves by the path that it is about, under the
     /// keys of the datagrams that it reports.
     pub(crate) fn report_due(&mut self, cx: &mut Context<'_>) {
-        let fallback = self.paths.list.active_id().or_else(|| self.paths.plan().best_proven(None));
+        let fallback = self.paths.plan().control_path();
         let mut reports = Vec::new();
         for epoch in self.epochs.receiving() {
             for lane in epoch.rx.values_mut() {
@@ -82,26 +73,6 @@ impl Tunnel {
             }
             self.search_mtu(cx, id);
         }
-    }
-
-    /// Notes that the path of an authentic datagram works in this direction. Returns whether it was
-    /// known to work in both.
-    pub(crate) fn note_arrival(
-        &mut self,
-        cx: &Context<'_>,
-        path: Option<PathId>,
-        came_at: Instant,
-        len: usize,
-    ) -> bool {
-        let Some(path) = path.and_then(|id| self.paths.list.get_mut(id)) else { return false };
-        path.note_return(cx.now);
-        path.heard(cx.now, came_at, len);
-        if path.is_silent() {
-            // The peer gets through: perhaps this end does again.
-            path.probes.start(cx.now, &path.rtt.clone());
-            path.probes.hurry(cx.now);
-        }
-        path.is_good() && path.is_proven()
     }
 
     /// The peer tells what arrived under the keys of `epoch`, in a datagram that came at `came_at`;

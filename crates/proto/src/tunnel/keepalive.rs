@@ -15,9 +15,9 @@ use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::{Path, PathId};
 use crate::session::index::Lead;
-use crate::time::{Duration, Instant};
+use crate::time::Duration;
 use crate::wire::frame::Frame;
-use crate::wire::keepalive::{ANSWER_LEN, KEEPALIVE_LEN, Keepalive, KeepaliveProof};
+use crate::wire::keepalive::{KEEPALIVE_LEN, Keepalive};
 
 impl Tunnel {
     /// Sends what keeps the mapping alive, when it is due.
@@ -53,7 +53,7 @@ impl Tunnel {
         let (Some((epoch, index)), Side::Client(connector)) =
             (epoch.zip(index), &mut self.paths.side)
         else {
-            return self.ask(cx, id);
+            return self.manage(cx, |paths, cx| paths.ask(cx.now, id));
         };
         let keepalive = Keepalive { index, number: connector.nat.take_number() };
         connector.nat.await_answer(id, epoch.answer(keepalive), cx.now + path.patience());
@@ -70,32 +70,13 @@ impl Tunnel {
         let missed = connector.nat.take_missed(cx.now);
         let unanswered = connector.nat.take_unanswered(cx.now, is_still);
         if let Some(id) = missed.filter(|&id| active == Some(id)) {
-            self.ask(cx, id);
+            self.manage(cx, |paths, cx| paths.ask(cx.now, id));
         }
         let Some(Unanswered { path, again }) = unanswered else { return };
         self.manage(cx, |paths, cx| paths.remove_spare(cx, path));
         if let Some(((length, tries), active)) = again.zip(self.paths.list.active_id()) {
             self.test_nat(cx, active, length, tries);
         }
-    }
-
-    /// Client: an answer to a keepalive came by `route`.
-    ///
-    /// # Errors
-    /// [`DropReason::BadMac`] if none is awaited from there, or another.
-    pub(crate) fn keepalive_answered(
-        &mut self,
-        cx: &Context<'_>,
-        (route, came_at): (Route, Instant),
-        proof: KeepaliveProof,
-    ) -> Result<(), DropReason> {
-        let Side::Client(connector) = &mut self.paths.side else { return Err(DropReason::BadMac) };
-        let path = self.paths.list.by_route_mut(&route).ok_or(DropReason::BadMac)?;
-        if !connector.nat.is_answered(path.id, &proof) {
-            return Err(DropReason::BadMac);
-        }
-        path.heard(cx.now, came_at, ANSWER_LEN);
-        Ok(())
     }
 
     /// Gateway: answers a keepalive that came by the path on which the client is reached. From

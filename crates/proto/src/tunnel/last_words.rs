@@ -1,6 +1,8 @@
 //! The last feedback about paths that are gone. A client sends it on the path that carries, so that
 //! the gateway need not find out by silence what arrived.
 
+use crate::path::PathId;
+use crate::session::epoch::Epoch;
 use crate::time::Instant;
 use crate::wire::frame::Feedback;
 
@@ -15,8 +17,10 @@ pub(crate) struct LastWords {
 }
 
 impl LastWords {
-    /// Adds the feedback about a path that is gone now.
-    pub(crate) fn add(&mut self, now: Instant, words: impl Iterator<Item = Feedback>) {
+    /// Takes the last feedback under the keys of `epoch` about the path `id`, which is gone now.
+    pub(crate) fn take(&mut self, now: Instant, epoch: &mut Epoch, id: PathId) {
+        let lanes = epoch.rx.values_mut().filter(|lane| lane.path == Some(id));
+        let words = lanes.filter_map(|lane| lane.owed.last_report(now, lane.serial, &lane.window));
         self.words.extend(words);
         let excess = self.words.len().saturating_sub(LAST_WORDS_MAX);
         self.words.drain(..excess);

@@ -1,10 +1,22 @@
 //! What the tunnel does for the path manager: it says what there is for new paths, lets it act, and
-//! carries out its wishes in order.
+//! carries out its wishes in order: path challenges and MTU probes above all (RFC 9000, sections
+//! 8.2 and 14.3).
 
+use super::paths::connector::Connector;
 use super::paths::{PathManager, Wish};
-use super::{Context, Event, Link, Tunnel};
+use super::{Context, Event, Tunnel};
 use crate::path::{Path, PathId};
+use crate::recovery::packet::Load;
 use crate::wire::control::Control;
+use crate::wire::data::BASE_DATAGRAM;
+use crate::wire::frame;
+use crate::wire::frame::{Challenge, Frame};
+
+/// Datagrams of a mover's first flight, padded to [`FLIGHT_SIZE`]: its amplification budget.
+const FLIGHT: usize = 6;
+/// UDP payload of the first flight's datagrams, and of the challenges that prove an address (RFC
+/// 9000, 8.2.1). A path that carries less is unusable.
+pub(crate) const FLIGHT_SIZE: usize = BASE_DATAGRAM;
 
 impl Tunnel {
     /// Lets the path manager act, and carries out its wishes.
@@ -28,24 +40,39 @@ impl Tunnel {
 
     /// Carries out what the path manager wishes.
     pub(crate) fn carry_out(&mut self, cx: &mut Context<'_>) {
-        while let Some(wish) = self.paths.next_wish() {
+        while let Some(wish) = self.paths.wishes.pop() {
             match wish {
                 Wish::Ask(id) => self.send_probe_due(cx, id),
-                Wish::AskAll => self.send_probes_due(cx),
+                Wish::AskAll => {
+                    for id in self.paths.plan().probes_due(cx.now) {
+                        self.send_probe_due(cx, id);
+                    }
+                }
                 Wish::Challenge(id, size) => self.challenge(cx, id, size),
-                Wish::FirstFlight(id) => self.send_first_flight(cx, id),
+                Wish::FirstFlight(id) => {
+                    if let Some(size) = self.paths.list.probe_mtu(cx.now, id) {
+                        self.challenge(cx, id, size);
+                    }
+                    self.pad_first_flight(cx, id);
+                }
                 Wish::Pad(id) => self.pad_first_flight(cx, id),
                 Wish::SearchMtu(id) => self.search_mtu(cx, id),
-                Wish::Carry => self.carries_anew = true,
+                Wish::Carry => self.changes.note_carries(),
                 Wish::Activated { remote, took } => {
                     self.reach.note_change();
                     cx.tell(Event::Moved { peer: self.identity.key, remote, took });
                 }
                 Wish::Forgive(id) => self.forgive(id),
-                Wish::Lost(id) => self.note_last_words(cx, id),
+                Wish::Lost(id) => {
+                    if let (false, Some(epoch)) =
+                        (self.paths.at_gateway(), &mut self.epochs.current)
+                    {
+                        self.last_words.take(cx.now, epoch, id);
+                    }
+                }
                 Wish::Removed(path) => self.clean_up_after(cx, &path),
                 Wish::TellTaken => self.tell_taken(cx),
-                Wish::Home => self.note_home(),
+                Wish::Home => self.epochs.set_home(self.paths.connector().map(Connector::home)),
                 Wish::Connect => self.connect(cx),
                 Wish::Reconnect => self.reconnect(cx),
                 Wish::Attempt => self.attempt_due(cx),
@@ -63,42 +90,17 @@ impl Tunnel {
         }
     }
 
-    /// Begins to challenge a path and sends the first challenge.
-    pub(crate) fn ask(&mut self, cx: &mut Context<'_>, id: PathId) {
-        self.paths.ask(cx.now, id);
-        self.carry_out(cx);
-    }
-
-    /// Client: the usable links are these now.
-    pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
-        if let Some(epoch) = &mut self.epochs.current {
-            let has = |link: &Link, id, local| link.id == id && link.addresses.contains(&local);
-            epoch.leave_networks(|id, local| links.iter().any(|link| has(link, id, local)));
-        }
-        self.manage(cx, |paths, cx| paths.links_changed(cx, links));
-    }
-
     /// The packets of a path that did not work are lost, and its lane is free for another.
     fn clean_up_after(&mut self, cx: &mut Context<'_>, path: &Path) {
         if !path.is_good() {
             let memory = (cx.memory.blocks(), &mut *cx.drops);
             self.recovery.lose_dead(cx.now, memory, |id| id == path.id);
-            self.removed.push(path.id);
+            self.changes.note_removed(path.id);
         }
         if let Some(epoch) = &mut self.epochs.current {
             epoch.park(path);
             self.recovery.park(cx.memory.blocks(), epoch.id, path.id);
             self.forget_spaces();
-        }
-    }
-
-    /// Client: notes what arrived by a path that is gone, before it says where it is.
-    fn note_last_words(&mut self, cx: &Context<'_>, id: PathId) {
-        if let Some(epoch) = self.epochs.current.as_mut().filter(|_| !self.paths.at_gateway()) {
-            let lanes = epoch.rx.values_mut().filter(|lane| lane.path == Some(id));
-            let words =
-                lanes.filter_map(|lane| lane.owed.last_report(cx.now, lane.serial, &lane.window));
-            self.last_words.add(cx.now, words);
         }
     }
 
@@ -111,6 +113,104 @@ impl Tunnel {
         {
             epoch.told_taken = next;
             self.send_control(cx);
+        }
+    }
+
+    /// Does what is due about silent paths. Returns whether anything was.
+    pub(crate) fn notice_silence(&mut self, cx: &mut Context<'_>) -> bool {
+        let due = |path: &&Path| {
+            let debt = || self.epochs.debt(path, self.sent_on(path.id));
+            let due = self.paths.plan().silence_due(cx.config.ablation, path, debt);
+            due.is_some_and(|due| due <= cx.now)
+        };
+        let overdue = self.paths.list.ids(due);
+        let any = !overdue.is_empty();
+        if any {
+            self.manage(cx, |paths, cx| paths.take_overdue(cx, overdue));
+        }
+        any
+    }
+
+    /// Sends the challenge of a path, if it is due.
+    pub(crate) fn send_probe_due(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(path) = self.paths.list.get(id) else { return };
+        if self.paths.plan().probe_due(path).is_none_or(|due| due > cx.now) {
+            return;
+        }
+        // An address is proven at full size, if its budget and its link allow that: what there is
+        // of a smaller one is for data. A path that went silent is asked by small datagrams, which
+        // pass where large ones no longer do.
+        let is_large = path.probes.may_be_large(cx.now);
+        let full = !path.is_proven() && path.allows(FLIGHT_SIZE) && is_large;
+        let size = if full { FLIGHT_SIZE } else { 0 };
+        self.challenge(cx, id, size);
+        if self.paths.list.active_id() == Some(id) {
+            self.changes.note_asked();
+        }
+    }
+
+    /// Sends one challenge, padded to `size` bytes.
+    pub(crate) fn challenge(&mut self, cx: &mut Context<'_>, id: PathId, size: usize) {
+        let token = cx.random();
+        let client = !self.paths.at_gateway();
+        let prefer = client && self.paths.list.active_id() == Some(id);
+        let others_gone = self.paths.list.iter().all(|path| path.id == id || path.is_gone());
+        let moves = self.paths.list.moves();
+        let beside =
+            client && self.paths.list.get(id).is_some_and(|path| path.congestion.is_some());
+        let abandon_others = prefer && others_gone;
+        let challenge = Challenge { prefer, abandon_others, beside, token, moves };
+        let last_words = if prefer { self.last_words.words().to_vec() } else { Vec::new() };
+        let Some(path) = self.paths.list.get_mut(id) else { return };
+        // What the budget forbids counts as asked: the next try is due as if it had left.
+        path.probes.sent(cx.now, token, size, path.route.remote);
+        // A probe of the MTU may well be lost: its silence tells nothing of the path.
+        let owes_answer = path.mtu.surely_carries(size);
+        let sent = self.send_on(cx, id, Load::of(owes_answer), |draft| {
+            Frame::Challenge(challenge).emit(draft.frames());
+            for &word in &last_words {
+                Frame::LastFeedback(word).emit(draft.frames());
+            }
+            let padding = size.saturating_sub(draft.len());
+            frame::emit_padding(draft.frames(), padding);
+        });
+        if let Err(reason) = sent {
+            cx.drops.count(reason);
+        }
+    }
+
+    /// Sends the next probe of a path's MTU, if one is wanted.
+    pub(crate) fn search_mtu(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(path) = self.paths.list.get_mut(id) else { return };
+        if !path.is_able() {
+            return;
+        }
+        path.set_mtu_due(None);
+        if let Some(size) = self.paths.list.probe_mtu(cx.now, id) {
+            self.challenge(cx, id, size);
+        }
+    }
+
+    /// Client: the rest of a first flight, which is the gateway's budget until it has the answer to
+    /// a challenge of its own.
+    pub(crate) fn pad_first_flight(&mut self, cx: &mut Context<'_>, id: PathId) {
+        for _ in 2..FLIGHT {
+            let sent = self.send_on(cx, id, Load::Quiet, |draft| {
+                let padding = FLIGHT_SIZE.saturating_sub(draft.len());
+                frame::emit_padding(draft.frames(), padding);
+            });
+            if let Err(reason) = sent {
+                cx.drops.count(reason);
+            }
+        }
+    }
+
+    /// A path has answered: what it owed before is forgiven; but for data on one that carries a
+    /// share: where as much is on its way as may be, nothing more leaves that would be missed.
+    pub(crate) fn forgive(&mut self, id: PathId) {
+        let is_shared = self.paths.list.is_shared(id);
+        if let Some(epoch) = self.epochs.id() {
+            self.recovery.forgive(epoch, id, is_shared);
         }
     }
 }

@@ -2,35 +2,37 @@
 //! finds, proves, keeps and leaves paths. The content of the datagrams comes from above.
 //!
 //! A file calls files of the groups below its own; `cargo xtask tidy` rejects circles:
-//! - `established` (new keys), `challenges` (claims and proofs of addresses);
-//! - `feedback` (about what arrived), `rest` (long idle sessions), `sharing` (paths that carry
-//!   together), `retransmit`;
-//! - `manage` (what the path manager wishes), `silence`;
-//! - `connect` (when a client asks for keys), `keepalive` (NAT timeouts);
-//! - `probing` (challenges, MTU), then `datagram` (numbers, frames, control);
+//! - `challenges` (claims and proofs of addresses), `keepalive` (NAT timeouts);
+//! - `feedback` (about what arrived), `retransmit`;
+//! - `established` (new keys);
+//! - `manage` (what the path manager wishes: challenges, MTU probes);
+//! - `datagram` (numbers, frames, control), and this file (when a client asks for keys);
 //! - parts that own their state: `paths` (which paths there are and which carries), `reach` (how a
-//!   gateway reaches the client), `echo`, `last_words` (last feedback of paths that are gone);
-//!   `status`; and `context`.
+//!   gateway reaches the client), `echo`, `changes`, `last_words` (last feedback of paths that are
+//!   gone); `status`; and `context`.
 
-use crate::crypto::Status;
+use crate::error::DropReason;
 use crate::multipath::snapshot::PathSnapshot;
+use crate::outbox::Route;
 use crate::path::PathId;
 use crate::recovery::LossRecovery;
 use crate::recovery::sent_packets::SentPackets;
 use crate::session::control::ControlSender;
 use crate::session::epochs::Epochs;
 use crate::session::identity::Identity;
-use crate::session::index::EpochId;
 use crate::session::restart::Proof;
-use crate::time::Instant;
-use crate::wire::control::Lease;
+use crate::time::{Duration, Instant};
+use crate::wire::restart::RestartNotice;
+use changes::Changes;
 use echo::PendingEcho;
 use last_words::LastWords;
 use paths::PathManager;
+use paths::connector::Connector;
+use paths::plan::rest::Outcome;
 use reach::Reach;
 
 mod challenges;
-pub(crate) mod connect;
+mod changes;
 mod context;
 pub(crate) mod datagram;
 mod echo;
@@ -38,14 +40,10 @@ pub(crate) mod established;
 mod feedback;
 pub(crate) mod keepalive;
 mod last_words;
-mod manage;
+pub(crate) mod manage;
 pub(crate) mod paths;
-pub(crate) mod probing;
 mod reach;
-pub(crate) mod rest;
 pub(crate) mod retransmit;
-mod sharing;
-mod silence;
 mod status;
 
 pub(crate) use context::Context;
@@ -71,18 +69,13 @@ pub(crate) struct Tunnel {
     pub(crate) recovery: LossRecovery,
     /// When a path replaced one that carried. `Bonding` lowers the queue's bound for a while.
     pub(crate) replaced_at: Option<Instant>,
-    /// A path carries that did not before: see [`Self::take_carries_anew`].
-    carries_anew: bool,
-    /// Paths that were removed because they did not work: see [`Self::take_removed`].
-    removed: Vec<PathId>,
-    /// The path in use was challenged: see [`Self::take_asked`].
-    asks_active: bool,
+    pub(crate) changes: Changes,
     pub(crate) control: ControlSender,
     /// Gateway: how the client is reached.
     pub(crate) reach: Reach,
     /// Gateway: an answer that the client asked for later.
     pub(crate) echo: PendingEcho,
-    heard_at: Instant,
+    pub(crate) heard_at: Instant,
     pub(crate) state: PeerState,
 }
 
@@ -97,9 +90,7 @@ impl Tunnel {
             last_words: LastWords::default(),
             recovery: LossRecovery::default(),
             replaced_at: None,
-            carries_anew: false,
-            removed: Vec::new(),
-            asks_active: false,
+            changes: Changes::default(),
             control: ControlSender::default(),
             reach: Reach::default(),
             echo: PendingEcho::default(),
@@ -110,7 +101,7 @@ impl Tunnel {
 
     /// Forgets keys, paths and what was to be said.
     pub(crate) fn forget(&mut self, cx: &mut Context<'_>) {
-        let proof = self.restart_proof();
+        let proof = Proof::find(&self.epochs, self.paths.list.active());
         if let Side::Client(connector) = &mut self.paths.side {
             connector.handshakes.lost = proof.or(connector.handshakes.lost);
         }
@@ -118,22 +109,16 @@ impl Tunnel {
         self.paths.forget();
         self.sharing.clear();
         self.replaced_at = None;
-        self.removed.clear();
-        self.asks_active = false;
+        self.changes.forget_paths();
         self.recovery = LossRecovery::default();
         self.control = ControlSender::default();
         self.established = None;
         self.echo = PendingEcho::default();
     }
 
-    /// The name of the current keys.
-    pub(crate) fn epoch_id(&self) -> Option<EpochId> {
-        self.epochs.current.as_ref().map(|epoch| epoch.id)
-    }
-
     /// The packets sent on a path under the current keys.
     pub(crate) fn sent_on(&self, path: PathId) -> Option<&SentPackets> {
-        self.recovery.sent_on(self.epoch_id()?, path)
+        self.recovery.sent_on(self.epochs.id()?, path)
     }
 
     /// Forgets packets sent under keys that are gone.
@@ -147,28 +132,7 @@ impl Tunnel {
         self.control = ControlSender::default();
         self.reach.begin_epoch();
         self.last_words = LastWords::default();
-        self.note_home();
-    }
-
-    /// An authentic datagram came.
-    pub(crate) const fn hear(&mut self, now: Instant) {
-        self.heard_at = now;
-    }
-
-    /// Whether a path has begun to carry since the last call. Then waiting packets may leave.
-    pub(crate) const fn take_carries_anew(&mut self) -> bool {
-        std::mem::replace(&mut self.carries_anew, false)
-    }
-
-    /// The path in use, if it was challenged since the last call.
-    pub(crate) fn take_asked(&mut self) -> Option<PathId> {
-        let is_asked = std::mem::take(&mut self.asks_active);
-        self.paths.list.active_id().filter(|_| is_asked)
-    }
-
-    /// A path that was removed because it did not work. Each is returned once.
-    pub(crate) fn take_removed(&mut self) -> Option<PathId> {
-        self.removed.pop()
+        self.epochs.set_home(self.paths.connector().map(Connector::home));
     }
 
     pub(crate) fn set_state(&mut self, cx: &mut Context<'_>, state: PeerState) {
@@ -178,48 +142,80 @@ impl Tunnel {
         }
     }
 
-    /// The status of every path, those in use first.
-    pub(crate) fn path_statuses(&self) -> Vec<PathStatus> {
-        let mut paths: Vec<_> = self.paths.list.iter().map(|path| self.path_status(path)).collect();
-        paths.sort_by_key(|path| !path.in_use);
-        let active = self.paths.list.active_id();
-        debug_assert!(paths.iter().filter(|p| p.in_use).count() <= usize::from(active.is_some()));
-        paths
+    /// How the silence of a session ends, and when.
+    pub(crate) fn end_of_silence(
+        &self,
+        persistence: Duration,
+        any_waits: bool,
+    ) -> Option<(Instant, Outcome)> {
+        self.established?;
+        Some(self.paths.plan().end_of_silence(self.heard_at, persistence, any_waits))
     }
 
-    fn path_status(&self, path: &crate::path::Path) -> PathStatus {
-        PathStatus::of(
-            path,
-            self.paths.list.active_id() == Some(path.id),
-            self.sent_on(path.id),
-            self.recovery.in_flight(path.id),
-        )
+    /// The user wants a session with the peer, a gateway.
+    pub(crate) fn want(&mut self, cx: &mut Context<'_>) {
+        if let Some(connector) = self.paths.side.client_mut() {
+            connector.handshakes.wanted = true;
+        }
+        self.connect(cx);
     }
 
-    /// Client: why the gateway refuses a session.
-    pub(crate) fn refused(&self) -> Option<Status> {
-        self.paths.connector().and_then(|connector| connector.handshakes.refused)
+    /// Asks for a session, by every candidate. No effect while already asking, while there is
+    /// no link, or when no session is wanted.
+    pub(crate) fn connect(&mut self, cx: &mut Context<'_>) {
+        if !self.paths.side.client_mut().is_some_and(|it| it.begin_round(cx.now)) {
+            return;
+        }
+        if matches!(self.state, PeerState::Down(_) | PeerState::Resting) {
+            self.set_state(cx, PeerState::Unestablished);
+        }
+        self.attempt_due(cx);
     }
 
-    /// The inner addresses of the client of the two, and what goes with them.
-    pub(crate) fn lease(&self) -> Option<Lease> {
-        match &self.paths.side {
-            Side::Gateway { lease } => Some(lease.clone()),
-            Side::Client(connector) => connector.granted.lease.clone(),
+    /// Asks at once, as if for the first time: the links changed.
+    pub(crate) fn reconnect(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.state, PeerState::Down(_)) {
+            return;
+        }
+        if let Some(connector) = self.paths.side.client_mut() {
+            connector.restart_round(cx.now);
+        }
+        self.connect(cx);
+        self.attempt_due(cx);
+    }
+
+    /// Asks for new keys when the old are due and traffic flows.
+    pub(crate) fn rekey_if_due(&mut self, cx: &mut Context<'_>) {
+        if self.epochs.current.as_ref().is_some_and(|epoch| epoch.wants_rekey(cx.now)) {
+            self.connect(cx);
         }
     }
 
-    /// Client: what would prove that the gateway lost the session, where its path in use leads.
-    pub(crate) fn restart_proof(&self) -> Option<Proof> {
-        Proof::of(self.epochs.current.as_ref()?, self.paths.list.active()?)
+    /// Makes the attempts that are due.
+    pub(crate) fn attempt_due(&mut self, cx: &mut Context<'_>) {
+        if let Side::Client(connector) = &mut self.paths.side {
+            connector.attempt_due(cx, &mut self.identity, &self.paths.list);
+        }
     }
 
-    /// Client: where the gateway is sought first, for the indices that this may take.
-    fn note_home(&mut self) {
-        if let (Side::Client(connector), Some(epoch)) = (&self.paths.side, &mut self.epochs.current)
-        {
-            let first = |v4| connector.candidates.remotes().find(|at| at.is_ipv4() == v4);
-            epoch.home = [true, false].map(|v4| first(v4).map(|at| at.ip()));
+    /// Client: a notice came by `route` that the gateway lost the session. It changes no session:
+    /// it only begins a handshake, beside a session that goes on under its old keys until the new
+    /// ones are used.
+    ///
+    /// # Errors
+    /// [`DropReason::BadHandshake`] when it proves nothing that this session waits for.
+    pub(crate) fn receive_restart(
+        &mut self,
+        cx: &mut Context<'_>,
+        route: Route,
+        notice: RestartNotice,
+    ) -> Result<(), DropReason> {
+        let current = self.epochs.current.as_ref().zip(self.paths.list.by_route(&route));
+        let current = current.and_then(|(epoch, path)| Proof::of(epoch, path));
+        let connector = self.paths.side.client_mut().ok_or(DropReason::BadHandshake)?;
+        if connector.receive_restart(cx.now, route, notice, current)? {
+            self.reconnect(cx);
         }
+        Ok(())
     }
 }

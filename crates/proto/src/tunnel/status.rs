@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::paths::list::Paths;
 use super::paths::policing::PolicedLink;
 use crate::congestion::status::ControllerStatus;
 use crate::crypto::{Profile, Status};
@@ -10,11 +11,13 @@ use crate::id::{LinkId, PeerKey};
 use crate::multipath::scheduler::Scheduler;
 use crate::outbox::{Route, Sending};
 use crate::path::{Health, Path, Trust};
+use crate::recovery::LossRecovery;
 use crate::recovery::delay::Delay;
 use crate::recovery::feedback::Reports;
 use crate::recovery::loss::Loss;
 use crate::recovery::rate::Rate;
 use crate::recovery::sent_packets::SentPackets;
+use crate::session::index::EpochId;
 use crate::session::runs::SharedKey;
 use crate::time::{Duration, Instant};
 use crate::wire::control::Lease;
@@ -165,6 +168,24 @@ impl PathStatus {
             heard_at: path.heard_at(),
             unanswered_since: sent.and_then(SentPackets::unanswered_since),
         }
+    }
+
+    /// The status of every path, the one in use first.
+    pub(crate) fn of_all(
+        paths: &Paths,
+        epoch: Option<EpochId>,
+        recovery: &LossRecovery,
+    ) -> Vec<Self> {
+        let of = |path: &Path| {
+            let sent = epoch.and_then(|epoch| recovery.sent_on(epoch, path.id));
+            Self::of(path, paths.active_id() == Some(path.id), sent, recovery.in_flight(path.id))
+        };
+        let mut all: Vec<_> = paths.iter().map(of).collect();
+        all.sort_by_key(|path| !path.in_use);
+        debug_assert!(
+            all.iter().filter(|p| p.in_use).count() <= usize::from(paths.active().is_some())
+        );
+        all
     }
 
     /// The address at the other end.

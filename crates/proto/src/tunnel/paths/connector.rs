@@ -121,6 +121,12 @@ impl Connector {
         });
     }
 
+    /// Where the gateway is sought first, in each family.
+    pub(crate) fn home(&self) -> [Option<IpAddr>; 2] {
+        let first = |v4| self.candidates.remotes().find(|at| at.is_ipv4() == v4);
+        [true, false].map(|v4| first(v4).map(|at| at.ip()))
+    }
+
     /// Whether links that are to carry may do so by streams: there is nothing else, or each is to
     /// carry what it can.
     pub(crate) fn takes_streams(&self) -> bool {

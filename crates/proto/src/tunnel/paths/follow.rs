@@ -19,10 +19,17 @@ impl PathManager {
     ) -> bool {
         let Side::Client(connector) = &mut self.side else { return false };
         let is_news = connector.candidates.announce(addresses);
-        self.wish(Wish::Home);
+        self.wishes.push(Wish::Home);
         self.follow(cx);
-        self.leave_retired(cx);
-        self.begin_turns();
+        // A path to an address that the gateway has left for good is of no more use.
+        let active = self.list.active_id();
+        if let Some(connector) = self.connector() {
+            let known: Vec<_> = connector.candidates.remotes().collect();
+            let is_known = |path: &Path| known.contains(&path.route.remote);
+            let retired = self.list.ids(|path| Some(path.id) != active && !is_known(path));
+            self.remove_paths(cx, retired);
+        }
+        self.side.begin_turns();
         self.stand_by(cx);
         is_news
     }
@@ -48,14 +55,5 @@ impl PathManager {
                 }
             }
         }
-    }
-
-    /// Client: a path to an address that the gateway has left for good is of no more use.
-    fn leave_retired(&mut self, cx: &mut Context<'_>) {
-        let Side::Client(connector) = &self.side else { return };
-        let active = self.list.active_id();
-        let known: Vec<_> = connector.candidates.remotes().collect();
-        let retired = |path: &&Path| Some(path.id) != active && !known.contains(&path.route.remote);
-        self.remove_paths(cx, self.list.ids(retired));
     }
 }

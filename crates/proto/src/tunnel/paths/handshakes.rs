@@ -186,11 +186,6 @@ impl Handshakes {
         self.round.as_ref().map(|round| round.next)
     }
 
-    /// Whether the user wants a session.
-    pub(crate) const fn set_wanted(&mut self, wanted: bool) {
-        self.wanted = wanted;
-    }
-
     /// Ends the round under way. Returns whether there was one.
     pub(crate) fn stop(&mut self, table: &mut IndexTable) -> bool {
         let round = self.round.take();

@@ -47,25 +47,25 @@ impl PathManager {
             }
         }
         if !self.indices.has_keys() {
-            self.wish(Wish::Reconnect);
+            self.wishes.push(Wish::Reconnect);
         } else if self.list.active().is_none_or(|path| path.is_gone()) {
             let was_on_stream = self.list.is_on_stream();
             self.migrate(cx);
             if was_on_stream {
                 // UDP did not work a moment ago, and perhaps does not from here.
-                self.wish(Wish::Reconnect);
+                self.wishes.push(Wish::Reconnect);
             }
         } else {
             if shared_was_lost {
                 self.say_last_words(cx);
             }
-            self.wish(Wish::AskAll);
+            self.wishes.push(Wish::AskAll);
             let works = |path: &Path| path.is_good();
             if !self.list.active().is_some_and(works) {
                 self.try_elsewhere(cx);
             }
         }
-        self.begin_turns();
+        self.side.begin_turns();
         self.take_better(cx);
         self.stand_by(cx);
         self.forget_gone(cx);
@@ -82,7 +82,7 @@ impl PathManager {
             by_it.any(|way| connector.unanswered.has(&way))
         };
         if !carries && connector.candidates.udp().any(|way| !was_asked(way.link)) {
-            self.wish(Wish::Reconnect);
+            self.wishes.push(Wish::Reconnect);
         }
     }
 
@@ -93,18 +93,18 @@ impl PathManager {
             self.activate(cx, id);
             if !fresh {
                 // A NAT may have forgotten it: the gateway needs a budget to answer with data.
-                self.wish(Wish::Pad(id));
+                self.wishes.push(Wish::Pad(id));
             }
             return;
         }
         if let Some(id) = self.open_next_path(cx) {
             self.list.activate(id);
             self.ask(cx.now, id);
-            self.wish(Wish::FirstFlight(id));
-            self.wish(Wish::Carry);
+            self.wishes.push(Wish::FirstFlight(id));
+            self.wishes.push(Wish::Carry);
         } else {
             // No index is left, or every way was tried: a handshake takes one of its own.
-            self.wish(Wish::Connect);
+            self.wishes.push(Wish::Connect);
         }
     }
 
@@ -242,8 +242,8 @@ impl PathManager {
         if let Side::Client(connector) = &mut self.side
             && connector.candidates.set_remotes(remotes)
         {
-            self.wish(Wish::Home);
-            self.begin_turns();
+            self.wishes.push(Wish::Home);
+            self.side.begin_turns();
             self.stand_by(cx);
             self.try_new_ways(cx);
         }
@@ -280,7 +280,7 @@ impl PathManager {
             return;
         }
         connector.begin_round_by_streams(cx.now);
-        self.wish(Wish::Attempt);
+        self.wishes.push(Wish::Attempt);
     }
 
     /// There are new ways to the gateway: whoever waits for one tries them at once.
@@ -293,7 +293,7 @@ impl PathManager {
         }
         let Side::Client(connector) = &self.side else { return };
         if !self.indices.has_keys() || connector.handshakes.is_trying() {
-            self.wish(Wish::Reconnect);
+            self.wishes.push(Wish::Reconnect);
         }
     }
 }

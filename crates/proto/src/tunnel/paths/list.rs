@@ -1,7 +1,7 @@
 //! The paths of one session and which of them carries: the active one, and while the peer moves,
 //! the claimed one that gets copies.
 
-use crate::id::{SocketId, Transport};
+use crate::id::{LinkId, SocketId, Transport};
 use crate::outbox::Route;
 use crate::path::probe::{Answer, URGENT};
 use crate::path::{Health, PATHS_MAX, Path, PathId, Trust};
@@ -201,6 +201,54 @@ impl Paths {
             (None, Some(claimed)) => Some(Choice { original: claimed, copy: None }),
             (None, None) => None,
         }
+    }
+
+    /// The path that everything goes by: the one in use, if its address was not only claimed.
+    pub(crate) fn only(&self) -> Option<PathId> {
+        let path = self.get(self.choose()?.original)?;
+        (path.is_good() && !path.is_claimed()).then_some(path.id)
+    }
+
+    /// The link of the paths by `socket`.
+    pub(crate) fn link_of(&self, socket: SocketId) -> Option<LinkId> {
+        self.list.iter().find(|path| path.route.socket == socket).and_then(|path| path.link)
+    }
+
+    /// Notes that the path of an authentic datagram works in this direction. Returns whether it was
+    /// known to work in both.
+    pub(crate) fn note_arrival(
+        &mut self,
+        now: Instant,
+        path: Option<PathId>,
+        came_at: Instant,
+        len: usize,
+    ) -> bool {
+        let Some(path) = path.and_then(|id| self.get_mut(id)) else { return false };
+        path.note_return(now);
+        path.heard(now, came_at, len);
+        if path.is_silent() {
+            // The peer gets through: perhaps this end does again.
+            path.probes.start(now, &path.rtt.clone());
+            path.probes.hurry(now);
+        }
+        path.is_good() && path.is_proven()
+    }
+
+    /// These paths are not asked any more.
+    pub(crate) fn stop_asking(&mut self, ids: &[PathId]) {
+        for &id in ids {
+            if let Some(path) = self.get_mut(id) {
+                path.probes.stop();
+            }
+        }
+    }
+
+    /// The size of the next probe of a path's MTU, if one is wanted. It is lost after two timeouts.
+    pub(crate) fn probe_mtu(&mut self, now: Instant, id: PathId) -> Option<usize> {
+        let path = self.get_mut(id)?;
+        let size = path.mtu.probe(now)?;
+        path.set_mtu_due(Some(now + path.rtt.timeout() * 2));
+        Some(size)
     }
 
     /// Whether data is shared with this path.

@@ -1,9 +1,24 @@
-//! The path manager: which paths to the peer there are, which are kept, and which carries. Its
-//! story is docs/spec/paths.md#from-start-to-return.
+//! The path manager: which paths to the peer there are, which are kept, and which carries.
+//!
+//! - **Start.** The first answer to a handshake makes a path that is proven and in use. On each
+//!   other link that may carry, a client opens a path and challenges it, so that it is proven
+//!   before it is needed (`standby`, `moving`).
+//! - **Probing.** Spare paths are challenged now and then. A path that does not answer is
+//!   challenged ever more rarely, and in time the next address has its turn (`plan`, `turns`).
+//! - **Failure.** A path that owes an answer is silent. Data moves to the best path with a share.
+//!   If there is none, all other candidates are challenged, and the first to answer takes over. If
+//!   a link or socket is gone, data moves at once (`silence`, `links`). At last a client asks for a
+//!   session.
+//! - **Return.** A better path takes over when it has answered, and the path in use carries until
+//!   then. A link that failed or lost much waits for a while before that (`trust`).
+//!
+//! The same with states and events: docs/spec/paths.md#from-start-to-return and
+//! docs/spec/paths.md#path-selection, whose table the test of this module goes through.
 //!
 //! It decides by what it is told: the shell's links and sockets, answers, silences, the time. It
 //! sends nothing and knows no keys. What has to be done is a list of [`Wish`]es that the tunnel
-//! carries out in order.
+//! carries out in order. Paths and links are bounded by [`PATHS_MAX`](crate::path::PATHS_MAX) and
+//! by how many session indices the peer has issued (`indices`).
 //!
 //! What changes it, each file with methods of [`PathManager`]; a file calls files below its own:
 //! - `silence` (paths that owe an answer), `stream_trial` (where UDP is policed);
@@ -12,23 +27,21 @@
 //! - `moving` (paths come into use and go), then this file.
 //!
 //! State and queries: `list` (the paths), `plan` (how good each path is, when it is asked, which
-//! are kept), `indices` (how many may be opened), and what a client remembers:
+//! are kept), `indices` (how many may be opened), `wishes`, and what a client remembers:
 //! - `candidate`, `candidates` (ways to the gateway), `announced` (what it says of itself);
 //! - `connector` (sockets), `handshakes`, `spares` (what is kept beside the path in use);
 //! - `trust` (links that did badly), `unanswered` (links that never answered), `policing` (links
 //!   that police UDP), `turns` (addresses that are asked by turns), `listening` (whether it only
 //!   receives), `nat` (how long its NAT remembers).
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
-
-use crate::path::{Path, PathId};
-use crate::time::{Duration, Instant};
+use crate::path::PathId;
+use crate::time::Instant;
 use crate::wire::control::Lease;
 use connector::Connector;
 use indices::Indices;
 use list::Paths;
 use plan::PathPlan;
+use wishes::Wishes;
 
 pub(crate) mod announced;
 pub(crate) mod candidate;
@@ -51,6 +64,9 @@ mod stream_trial;
 pub(crate) mod trust;
 pub(crate) mod turns;
 pub(crate) mod unanswered;
+pub(crate) mod wishes;
+
+pub(crate) use wishes::Wish;
 
 /// What this node is to the peer.
 #[derive(Debug)]
@@ -62,50 +78,37 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// What this node remembers as a client, to change.
+    /// The inner addresses of the client of the two, and what goes with them.
+    pub(crate) fn lease(&self) -> Option<Lease> {
+        match self {
+            Self::Gateway { lease } => Some(lease.clone()),
+            Self::Client(connector) => connector.granted.lease.clone(),
+        }
+    }
+
+    /// Client: there are other links, other addresses, or another path in use. The best ways come
+    /// first again.
+    fn begin_turns(&mut self) {
+        if let Some(connector) = self.client_mut() {
+            connector.turns.clear();
+        }
+    }
+
+    /// What this node remembers as a client.
+    pub(crate) fn client(&self) -> Option<&Connector> {
+        match self {
+            Self::Client(connector) => Some(connector),
+            Self::Gateway { .. } => None,
+        }
+    }
+
+    /// The same, to change.
     pub(crate) fn client_mut(&mut self) -> Option<&mut Connector> {
         match self {
             Self::Client(connector) => Some(connector),
             Self::Gateway { .. } => None,
         }
     }
-}
-
-/// What the path manager wants to be done.
-#[derive(Debug)]
-pub(crate) enum Wish {
-    /// Send the challenge of this path that is due. What leaves first may prove its address first.
-    Ask(PathId),
-    /// Send all challenges that are due.
-    AskAll,
-    /// Send this path one challenge of so many bytes.
-    Challenge(PathId, usize),
-    /// Send the rest of a first flight, by a path that was just asked for the first time.
-    FirstFlight(PathId),
-    /// Send padding: the gateway's budget to answer with.
-    Pad(PathId),
-    /// Search the path's MTU.
-    SearchMtu(PathId),
-    /// Waiting packets may leave.
-    Carry,
-    /// Data goes by another path, proven after so much time.
-    Activated { remote: SocketAddr, took: Duration },
-    /// The path leads elsewhere: what it owes is forgiven.
-    Forgive(PathId),
-    /// The path does not carry any more: what arrived by it is to be told.
-    Lost(PathId),
-    /// The path was removed: what is on its way by it is lost, and its number space is free.
-    Removed(Box<Path>),
-    /// Tell which of the gateway's indices are used, if few are left.
-    TellTaken,
-    /// The gateway is sought elsewhere first.
-    Home,
-    /// Ask for a session, unless that is under way.
-    Connect,
-    /// Ask for a session at once, as if for the first time.
-    Reconnect,
-    /// Make the handshake attempts that are due.
-    Attempt,
 }
 
 /// The paths to the peer, and what is remembered of the ways to it.
@@ -120,7 +123,7 @@ pub(crate) struct PathManager {
     /// How many paths may be opened.
     indices: Indices,
     /// In the order in which they are carried out.
-    wishes: VecDeque<Wish>,
+    pub(super) wishes: Wishes,
 }
 
 impl PathManager {
@@ -131,7 +134,7 @@ impl PathManager {
             used_at: None,
             quiet_after: None,
             indices: Indices::default(),
-            wishes: VecDeque::new(),
+            wishes: Wishes::default(),
         }
     }
 
@@ -143,10 +146,7 @@ impl PathManager {
 
     /// What a client remembers.
     pub(crate) fn connector(&self) -> Option<&Connector> {
-        match &self.side {
-            Side::Client(connector) => Some(connector),
-            Side::Gateway { .. } => None,
-        }
+        self.side.client()
     }
 
     /// Whether this node is the gateway of the two.
@@ -180,28 +180,12 @@ impl PathManager {
         &mut self.indices
     }
 
-    fn wish(&mut self, wish: Wish) {
-        if matches!(wish, Wish::Connect | Wish::Reconnect) {
-            // Each link is asked once, whatever the reasons.
-            if self.wishes.iter().any(|it| matches!(it, Wish::Reconnect)) {
-                return;
-            }
-            self.wishes.retain(|it| !matches!(it, Wish::Connect));
-        }
-        self.wishes.push_back(wish);
-    }
-
-    /// The next wish that is to be carried out.
-    pub(crate) fn next_wish(&mut self) -> Option<Wish> {
-        self.wishes.pop_front()
-    }
-
     /// Begins to challenge a path.
     pub(crate) fn ask(&mut self, now: Instant, id: PathId) {
         if let Some(path) = self.list.get_mut(id) {
             let rtt = path.rtt;
             path.probes.start(now, &rtt);
-            self.wish(Wish::Ask(id));
+            self.wishes.push(Wish::Ask(id));
         }
     }
 }

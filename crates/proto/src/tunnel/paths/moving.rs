@@ -4,7 +4,7 @@
 use super::candidate::Candidate;
 use super::plan::SPARES_MAX;
 use super::{PathManager, Side, Wish};
-use crate::id::{SocketId, Transport};
+use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::probe::Probes;
 use crate::path::{Path, PathId, Trust};
@@ -41,11 +41,22 @@ impl PathManager {
                 }
             }
             self.ask(cx.now, id);
-            self.begin_turns();
+            self.side.begin_turns();
             self.stand_by(cx);
         }
         if self.list.get_mut(id).is_some_and(|path| path.taken_up(cx.now)) {
-            self.wish(Wish::SearchMtu(id));
+            self.wishes.push(Wish::SearchMtu(id));
+        }
+    }
+
+    /// The gateway takes the path `answered` for the one in use from now on. If data goes by
+    /// another that carries, it is told so under the new keys, whatever was asked before.
+    pub(crate) fn insist(&mut self, now: Instant, answered: PathId) {
+        if let Some(id) = self.list.active_id().filter(|&id| id != answered)
+            && let Some(path) = self.list.get_mut(id)
+        {
+            path.probes = Probes::default();
+            self.ask(now, id);
         }
     }
 
@@ -53,17 +64,8 @@ impl PathManager {
         if let Some(path) = self.list.get(id) {
             let took = now.saturating_since(path.since());
             let remote = path.route.remote;
-            self.wish(Wish::Activated { remote, took });
+            self.wishes.push(Wish::Activated { remote, took });
         }
-    }
-
-    /// Whether a path leads by `socket`, or an attempt may be answered there.
-    pub(crate) fn uses(&self, socket: SocketId) -> bool {
-        let opened = match &self.side {
-            Side::Client(connector) => connector.has_socket(socket),
-            Side::Gateway { .. } => false,
-        };
-        opened || self.list.uses(socket)
     }
 
     pub(crate) fn add_path(&mut self, cx: &mut Context<'_>, mut path: Path) {
@@ -98,7 +100,7 @@ impl PathManager {
 
     fn let_go(&mut self, cx: &mut Context<'_>, path: Path) {
         self.indices.give_back(&path);
-        self.wish(Wish::Removed(Box::new(path)));
+        self.wishes.push(Wish::Removed(Box::new(path)));
         if self.list.active_id().is_none()
             && let Some(proven) = self.plan().best_proven(None)
         {
@@ -194,7 +196,7 @@ impl PathManager {
         let path = self.list.get_mut(id).filter(|path| !path.is_gone());
         let Some(path) = path else { return };
         path.move_to_gone();
-        self.wish(Wish::Lost(id));
+        self.wishes.push(Wish::Lost(id));
     }
 
     /// Closes the sockets that neither a path nor an attempt uses.
@@ -216,7 +218,7 @@ impl PathManager {
             return;
         }
         self.open_spares(cx, &wanted);
-        self.wish(Wish::TellTaken);
+        self.wishes.push(Wish::TellTaken);
     }
 
     fn open_spares(&mut self, cx: &mut Context<'_>, wanted: &[Candidate]) {
@@ -231,9 +233,14 @@ impl PathManager {
             if let Some(id) = self.plan().unanswered_beside(candidate) {
                 self.lead(cx, id, candidate);
                 self.keep_spares();
-            } else if self.has_room_for_spare(cx)
-                && let Some(id) = self.open_path(cx, candidate)
-            {
+                continue;
+            }
+            if self.list.len() >= SPARES_MAX {
+                // There is room only in place of a path that nobody wants.
+                let Some(useless) = self.plan().most_useless() else { continue };
+                self.remove_path(cx, useless);
+            }
+            if let Some(id) = self.open_path(cx, candidate) {
                 self.keep_spares();
                 self.ask(cx.now, id);
             }
@@ -245,20 +252,8 @@ impl PathManager {
     pub(crate) fn lead(&mut self, cx: &mut Context<'_>, id: PathId, way: Candidate) {
         let Some(path) = self.list.get_mut(id) else { return };
         path.move_to(cx.now, way.remote);
-        self.wish(Wish::Forgive(id));
+        self.wishes.push(Wish::Forgive(id));
         self.ask(cx.now, id);
-    }
-
-    /// Whether there is room for one more, perhaps in place of one that nobody wants.
-    fn has_room_for_spare(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.list.len() < SPARES_MAX {
-            return true;
-        }
-        let useless = self.plan().most_useless();
-        if let Some(id) = useless {
-            self.remove_path(cx, id);
-        }
-        useless.is_some()
     }
 
     /// Keeps the paths that are wanted beside the one in use.
@@ -266,14 +261,6 @@ impl PathManager {
         let kept = self.plan().kept_spares();
         if let Side::Client(connector) = &mut self.side {
             connector.spares.keep(kept);
-        }
-    }
-
-    /// There are other links, other addresses, or another path in use: the best ways come first
-    /// again.
-    pub(crate) fn begin_turns(&mut self) {
-        if let Side::Client(connector) = &mut self.side {
-            connector.turns.clear();
         }
     }
 

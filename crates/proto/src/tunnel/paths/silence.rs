@@ -1,7 +1,8 @@
-//! Silent paths: which paths are asked then, and how far a path is trusted that is heard again.
+//! Silent paths: which paths are asked then (docs/spec/wire.md#silence).
 
 use super::{PathManager, Side, Wish};
 use crate::id::Transport;
+use crate::multipath::Mode;
 use crate::path::{Path, PathId};
 use crate::time::{Duration, Instant};
 use crate::tunnel::Context;
@@ -16,29 +17,25 @@ impl PathManager {
             let Some(path) = self.list.get_mut(id) else { continue };
             if path.is_good() {
                 path.move_to_silent(cx.now);
+                let link = path.link;
                 self.ask(cx.now, id);
-                self.ask_others_by_its_link(cx, id);
+                if !self.at_gateway() && cx.config.mode == Mode::Full {
+                    // Others by its link could take its place, if that is not what died.
+                    let others = self.list.ids(|path| {
+                        let is_asked = path.probes.asking_since().is_some();
+                        path.link == link && path.is_able() && !is_asked
+                    });
+                    others.into_iter().for_each(|id| self.ask(cx.now, id));
+                }
                 match self.plan().best_with_share(id) {
                     Some(other) if active => self.activate(cx, other),
                     None if active => self.try_elsewhere(cx),
                     Some(_) | None => {}
                 }
             } else if active {
-                self.wish(Wish::Connect);
+                self.wishes.push(Wish::Connect);
             } else {
                 self.remove_path(cx, id);
-            }
-        }
-    }
-
-    pub(crate) fn stop_asking(&mut self, now: Instant, flows_wait: bool) {
-        let enough = |path: &&Path| {
-            self.plan().asked_enough_due(flows_wait, path).is_some_and(|due| due <= now)
-        };
-        let enough = self.list.ids(enough);
-        for id in enough {
-            if let Some(path) = self.list.get_mut(id) {
-                path.probes.stop();
             }
         }
     }

@@ -9,8 +9,8 @@
 use super::plan::places::family_of;
 use super::{PathManager, Side};
 use crate::id::{LinkId, Transport};
-use crate::multipath::Mode;
 use crate::path::{Path, PathId};
+use crate::time::Instant;
 use crate::tunnel::Context;
 
 impl PathManager {
@@ -66,17 +66,20 @@ impl PathManager {
         }
     }
 
-    /// Client: a path fell silent. Others by its link could take its place, if that is not what
-    /// died: they are asked.
-    pub(crate) fn ask_others_by_its_link(&mut self, cx: &mut Context<'_>, silent: PathId) {
-        let Some(link) = self.list.get(silent).map(|path| path.link) else { return };
-        if self.at_gateway() || cx.config.mode != Mode::Full {
-            return;
+    /// Client: an answer to what was asked at `asked_at` says nothing of what the gateway knows, if
+    /// the path has got its share since, or there are new keys.
+    pub(crate) fn repeat_share(
+        &mut self,
+        now: Instant,
+        (id, asked_at): (PathId, Instant),
+        keys_since: Option<Instant>,
+    ) {
+        let Some(path) = self.list.get(id).filter(|_| !self.at_gateway()) else { return };
+        let is_said = asked_at >= path.shared_since()
+            && (path.congestion.is_none() || Some(asked_at) >= keys_since);
+        if !is_said {
+            self.ask(now, id);
         }
-        let others = self.list.ids(|path| {
-            path.link == link && path.is_able() && path.probes.asking_since().is_none()
-        });
-        others.into_iter().for_each(|id| self.ask(cx.now, id));
     }
 
     /// Gives places to other links. The time of those may be over at once, so this repeats.

@@ -7,7 +7,7 @@ use super::{PathManager, Side, Wish};
 use crate::id::Transport;
 use crate::path::{Path, PathId};
 use crate::tunnel::Context;
-use crate::tunnel::probing::FLIGHT_SIZE;
+use crate::tunnel::manage::FLIGHT_SIZE;
 
 impl PathManager {
     /// Client: the path `id` is policed in this direction, if it is one of UDP.
@@ -37,8 +37,17 @@ impl PathManager {
             self.judge_trial(cx, trial);
         } else if let Some(path) = connector.policing.train_due(cx.now) {
             self.drive_train(cx, path);
-        } else {
-            self.ask_udp_again(cx);
+        } else if let Some(of) = connector.policing.asks_again(cx.now) {
+            // A stream took the place of UDP by that link: whether UDP is free again.
+            let is_of = |candidate: &Candidate| (candidate.link, candidate.local) == of;
+            let udp = connector.candidates.udp().find(is_of);
+            let Some(udp) = udp.filter(|_| self.list.has_room()) else { return };
+            let there = self.plan().path_by(udp).map(|path| path.id);
+            let Some(path) = there.or_else(|| self.open_path(cx, udp)) else { return };
+            self.ask(cx.now, path);
+            if let Some(connector) = self.side.client_mut() {
+                connector.policing.begin_train(cx.now, of, path);
+            }
         }
     }
 
@@ -72,21 +81,6 @@ impl PathManager {
         }
     }
 
-    /// UDP by a link where a stream took its place is asked whether it is free again.
-    fn ask_udp_again(&mut self, cx: &mut Context<'_>) {
-        let Side::Client(connector) = &mut self.side else { return };
-        let Some(of) = connector.policing.asks_again(cx.now) else { return };
-        let udp =
-            connector.candidates.udp().find(|candidate| (candidate.link, candidate.local) == of);
-        let Some(udp) = udp.filter(|_| self.list.has_room()) else { return };
-        let there = self.plan().path_by(udp).map(|path| path.id);
-        let Some(path) = there.or_else(|| self.open_path(cx, udp)) else { return };
-        self.ask(cx.now, path);
-        if let Side::Client(connector) = &mut self.side {
-            connector.policing.begin_train(cx.now, of, path);
-        }
-    }
-
     fn drive_train(&mut self, cx: &mut Context<'_>, path: PathId) {
         let path = self.list.get(path).filter(|path| path.is_able());
         let came = path.map(|path| path.counts().received);
@@ -94,7 +88,7 @@ impl PathManager {
         match connector.policing.burst(cx.now, came, FLIGHT_SIZE) {
             Some(Burst::Send(path, count)) => {
                 for _ in 0..count {
-                    self.wish(Wish::Challenge(path, FLIGHT_SIZE));
+                    self.wishes.push(Wish::Challenge(path, FLIGHT_SIZE));
                 }
             }
             Some(Burst::Free) => {

@@ -1,5 +1,5 @@
 //! The answers to a client's handshakes: a cookie to repeat, a part of a response, keys, a refusal,
-//! or the notice of a gateway that lost the session.
+//! or the notice of a gateway that lost the session. And the answers to its keepalives.
 //!
 //! An error means that the datagram answers no attempt, and that nothing has changed.
 
@@ -12,8 +12,10 @@ use crate::session::index::EpochId;
 use crate::session::restart::Proof;
 use crate::time::{Duration, Instant};
 use crate::tunnel::paths::handshakes::Attempt;
+use crate::tunnel::paths::list::Paths;
 use crate::tunnel::{Context, Event};
 use crate::wire::handshake::ResponsePart;
+use crate::wire::keepalive::{ANSWER_LEN, KeepaliveProof};
 use crate::wire::restart::RestartNotice;
 
 /// How long an attempt may stay unanswered before another notice begins the next, where no round
@@ -167,5 +169,24 @@ impl Connector {
             self.handshakes.heeded = Some((now, times + 1));
         }
         Ok(is_due)
+    }
+
+    /// An answer to a keepalive came by `route`.
+    ///
+    /// # Errors
+    /// [`DropReason::BadMac`] if none is awaited from there, or another.
+    pub(crate) fn keepalive_answered(
+        &mut self,
+        now: Instant,
+        paths: &mut Paths,
+        (route, came_at): (Route, Instant),
+        proof: &KeepaliveProof,
+    ) -> Result<(), DropReason> {
+        let path = paths.by_route_mut(&route).ok_or(DropReason::BadMac)?;
+        if !self.nat.is_answered(path.id, proof) {
+            return Err(DropReason::BadMac);
+        }
+        path.heard(now, came_at, ANSWER_LEN);
+        Ok(())
     }
 }

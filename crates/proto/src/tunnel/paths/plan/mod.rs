@@ -4,6 +4,7 @@
 //! A gateway has only the questions that do not depend on links: the client chooses for both.
 
 pub(crate) mod places;
+pub(crate) mod rest;
 mod silence;
 mod spread;
 
@@ -84,11 +85,26 @@ impl PathPlan<'_> {
         self.rank(path) < self.rank(active)
     }
 
+    /// The silent paths that were asked for long enough.
+    pub(crate) fn asked_enough(&self, now: Instant, flows_wait: bool) -> Vec<PathId> {
+        self.paths.ids(|path| self.asked_enough_due(flows_wait, path).is_some_and(|due| due <= now))
+    }
+
+    /// The paths whose next challenge is due.
+    pub(crate) fn probes_due(&self, now: Instant) -> Vec<PathId> {
+        self.paths.ids(|path| self.probe_due(path).is_some_and(|due| due <= now))
+    }
+
     /// The best proven path other than `except` that carries; among equals, that heard of last.
     pub(crate) fn best_proven(&self, except: Option<PathId>) -> Option<PathId> {
         let usable = self.paths.iter().filter(|path| path.is_able() && Some(path.id) != except);
         let best = usable.min_by_key(|path| (self.rank(path), Reverse(path.heard_at())));
         best.map(|path| path.id)
+    }
+
+    /// The path that control frames and late feedback leave by, if there is one.
+    pub(crate) fn control_path(&self) -> Option<PathId> {
+        self.paths.active_id().or_else(|| self.best_proven(None))
     }
 
     pub(crate) fn rank(&self, path: &Path) -> Rank {

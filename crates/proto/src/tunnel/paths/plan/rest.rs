@@ -2,11 +2,11 @@
 //!
 //! Both ends forget its keys, without a word: a client that can be reached at its own address rests
 //! until there is something to send, or until the gateway calls. A gateway calls with the notice
-//! that it would send had it lost the session (`restart`), because it has. A client that only a
+//! that it would send had it lost the session (`reach`), because it has. A client that only a
 //! stream or a NAT's memory leads to asks before that whether the gateway is still there: nobody
 //! could call it.
 
-use super::{Context, PeerState, Side, Tunnel};
+use super::PathPlan;
 use crate::id::Transport;
 use crate::path::Path;
 use crate::time::{Duration, Instant};
@@ -30,49 +30,36 @@ pub(crate) enum Outcome {
     End,
 }
 
-impl Tunnel {
+impl PathPlan<'_> {
+    /// How the silence of a session ends that was heard of last at `heard_at`, and when.
     pub(crate) fn end_of_silence(
         &self,
+        heard_at: Instant,
         persistence: Duration,
         any_waits: bool,
-    ) -> Option<(Instant, Outcome)> {
-        self.established?;
-        let (hundredths, outcome) = match (&self.paths.side, self.paths.list.active()) {
-            (Side::Client(connector), Some(path))
-                if is_quiet(path) && !connector.handshakes.is_trying() && !any_waits =>
-            {
-                if can_be_called(path) {
-                    (RESTED_AT, Outcome::Rest)
-                } else {
-                    (RENEWED_AT, Outcome::Renewal)
-                }
-            }
-            _ => (100, Outcome::End),
+    ) -> (Instant, Outcome) {
+        let is_idle = |path: &&Path| {
+            let is_trying = self.connector.is_none_or(|it| it.handshakes.is_trying());
+            is_quiet(path) && !is_trying && !any_waits
         };
-        Some((self.heard_at + persistence * hundredths / 100, outcome))
-    }
-
-    /// Client: whether it still rests, with no keys and nothing under way.
-    pub(crate) fn rests(&self) -> bool {
-        let Side::Client(connector) = &self.paths.side else { return false };
-        self.state == PeerState::Resting && !connector.handshakes.is_trying()
-    }
-
-    /// There is something to send: a client that rests asks for a session, a gateway calls a client
-    /// that may rest.
-    pub(crate) fn wake(&mut self, cx: &mut Context<'_>) {
-        if self.state == PeerState::Resting {
-            self.connect(cx);
-        } else if self.paths.at_gateway() && self.epochs.current.is_none() {
-            self.reach.call(cx);
-        }
+        let (hundredths, outcome) = match self.paths.active().filter(is_idle) {
+            Some(path) if can_be_called(path) => (RESTED_AT, Outcome::Rest),
+            Some(_) => (RENEWED_AT, Outcome::Renewal),
+            None => (100, Outcome::End),
+        };
+        (heard_at + persistence * hundredths / 100, outcome)
     }
 
     /// Client: whether the gateway may have forgotten the session, which rests then.
-    pub(crate) fn is_outlived(&self, now: Instant, persistence: Duration, any_waits: bool) -> bool {
-        let kept = persistence * RENEWED_AT / 100;
-        let is_over = self.heard_at + kept <= now;
-        is_over && matches!(self.end_of_silence(persistence, any_waits), Some((_, Outcome::Rest)))
+    pub(crate) fn is_outlived(
+        &self,
+        now: Instant,
+        heard_at: Instant,
+        persistence: Duration,
+        any_waits: bool,
+    ) -> bool {
+        heard_at + persistence * RENEWED_AT / 100 <= now
+            && self.end_of_silence(heard_at, persistence, any_waits).1 == Outcome::Rest
     }
 }
 

@@ -1,0 +1,49 @@
+//! What changed in a session, until the parts above the tunnel have acted on it.
+
+use crate::path::PathId;
+
+/// Changes that nobody has acted on. Each is returned once.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    carries_anew: bool,
+    asks_active: bool,
+    removed: Vec<PathId>,
+}
+
+impl Changes {
+    /// The paths are forgotten, and what was said of them.
+    pub(crate) fn forget_paths(&mut self) {
+        self.asks_active = false;
+        self.removed.clear();
+    }
+
+    /// A path carries that did not before.
+    pub(crate) const fn note_carries(&mut self) {
+        self.carries_anew = true;
+    }
+
+    /// Whether a path has begun to carry. Then waiting packets may leave.
+    pub(crate) const fn take_carries(&mut self) -> bool {
+        std::mem::replace(&mut self.carries_anew, false)
+    }
+
+    /// The path in use was challenged.
+    pub(crate) const fn note_asked(&mut self) {
+        self.asks_active = true;
+    }
+
+    /// Whether the path in use was challenged.
+    pub(crate) const fn take_asked(&mut self) -> bool {
+        std::mem::replace(&mut self.asks_active, false)
+    }
+
+    /// A path was removed because it did not work.
+    pub(crate) fn note_removed(&mut self, id: PathId) {
+        self.removed.push(id);
+    }
+
+    /// A path that was removed because it did not work.
+    pub(crate) fn take_removed(&mut self) -> Option<PathId> {
+        self.removed.pop()
+    }
+}
