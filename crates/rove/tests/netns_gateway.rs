@@ -178,6 +178,8 @@ fn status_tells_what_was_heard_and_reload_what_was_taken() {
 
         let config = lab.home("gateway").join("gateway.toml");
         assert_eq!(lab.rove("gateway", "reload").ok(), "gateway reloaded\n");
+        edit(&config, "# assist = \"on\"", "assist = \"off\"");
+        assert_eq!(lab.rove("gateway", "reload").ok(), "gateway reloaded\n");
         edit(&config, "dns = []", "dns = [\"9.9.9.9\"]");
         let reloaded = lab.rove("gateway", "reload").ok();
         let rest = "gateway reloaded: nat, hold, assist and rules. Restart the gateway for other \

@@ -530,9 +530,9 @@ impl Daemon {
     fn reload(&mut self) -> Result<Reloaded> {
         let new = Config::load(&self.gateway.home.config(Role::Gateway))?;
         let before = self.gateway.config.clone();
-        let Persistence { hold, ref rules, .. } = new.persistence;
+        let Persistence { hold, assist, ref rules, .. } = new.persistence;
         let persistence = before.persistence.clone();
-        let persistence = Persistence { hold, rules: rules.clone(), ..persistence };
+        let persistence = Persistence { hold, assist, rules: rules.clone(), ..persistence };
         let taken = Config { nat: new.nat, persistence, ..before.clone() };
         let restart = new != taken;
         if restart {
