@@ -254,8 +254,8 @@ impl Config {
         let persistence = self.persistence.timeout;
         let dns = list(&mut dns.iter().map(IpAddr::to_string));
         format!(
-            r#"# A Rove gateway. Checked as a whole before anything is touched, when it starts; nat,
-# hold, assist and rules are read again by `rove reload`. Lines that begin with # show the default.
+            r#"# A Rove gateway. It reads and checks this file when it starts. `rove reload` applies
+# nat, hold, assist and rules. A key behind # shows its default.
 
 [gateway]
 # Where clients reach this gateway, best first: HOST:PORT. If you change these or the networks, put
@@ -265,7 +265,7 @@ endpoints = {endpoints}
 # Local addresses and ports to listen on. [::] takes IPv4 too.
 # listen = {listen}
 
-# The inner networks: one IPv4, one IPv6, or both. The gateway takes the first host address.
+# The inner networks: one IPv4, one IPv6, or both. The gateway has the first host address of each.
 networks = {networks}
 
 # DNS servers that clients use while the tunnel is up.
@@ -274,44 +274,43 @@ dns = {dns}
 # The tunnel's interface.
 # interface = "{interface}"
 
-# Let clients reach the Internet under this gateway's address. With false they keep their inner
-# addresses, and the networks around must lead these back here.
+# Translate clients' addresses to this gateway's (NAT). With false, packets leave with inner
+# addresses, and the networks around must route these back to this host.
 nat = {nat}
 
-# Drop packets of no connection, and let only clients begin connections into the tunnel. It needs
-# nft. Without nat it can be false, if another firewall filters forwarded packets.
+# Drop packets that belong to no connection, and let only clients open connections into the tunnel.
+# It needs nft. With nat = false it can be false, if another firewall filters forwarded packets.
 # firewall = true
 
-# Hosts with public addresses in this gateway's own networks that clients may reach like the rest
-# of the Internet: "ipv4", "all" or "none". With "all", clients reach devices of a home network by
-# IPv6, past the firewall of its router.
+# Which hosts with public addresses in this gateway's own networks clients may reach, like the rest
+# of the Internet: "ipv4", "all" or "none". With "all", clients reach devices of a home network over
+# IPv6, past its router's firewall.
 # neighbours = "ipv4"
 
-# Where peers are remembered, relative to this directory.
+# The store of peers, relative to this directory.
 store = "{store}"
 
-# Local addresses and TCP ports for clients on networks that block UDP: they try the ports of the
-# endpoints, and 443, which is open nearly everywhere. [] takes none.
+# Local addresses and TCP ports for clients on networks that block UDP. Clients try the ports of the
+# endpoints, and 443, which is open nearly everywhere. [] listens on none.
 # streams = {streams}
 
-# A web server that shares such a port: it gets whatever comes there and is none of Rove's.
+# A web server that shares these ports: it gets all connections that are not Rove's.
 # web-server = "{web_server}"
 
-# A table [gateway.hop] lets the gateway hop between addresses, so that who attacks one aims at
-# where it was: addresses (a list) or prefix (random ones of it), all of which must lead to this
-# host and to nobody else; interval (5s unless said otherwise); link (else that of the default
-# route). So listen must name [::], or 0.0.0.0, as it does unless said otherwise; and so must
-# streams, unless it is [].
+# A table [gateway.hop] changes the gateway's address all the time, against attacks on one address.
+# Keys: addresses (a list) or prefix (random addresses of it), all of which must lead to this host
+# and to no other; interval (default 5s); link (default: that of the default route). It needs [::]
+# or 0.0.0.0 in listen, which is the default, and in streams, unless that is [].
 
 [persistence]
-# timeout = "{persistence}"         # how long a session is kept without a word from its client
-# hold = "full"          # what is done for open TCP connections while a client has no way here:
-#                        # full (they are answered in its place), reinject, off
-# assist = "on"          # whether connections that send much are acknowledged here, and delivered
-#                        # from here, while a client has several links carry together: on, off
-# memory_mb = 64         # how much of them may be kept, with full
-# Tables [[persistence.rules]] say otherwise for some, the first that matches: hold, and either to
-# (CIDR or CIDR:PORT, where either end is) or class (interactive, names, bulk).
+# timeout = "{persistence}"         # how long a silent session is kept
+# hold = "full"          # open TCP connections while a client is unreachable: full (acknowledge and
+#                        # keep their data), reinject (send it again afterwards), off
+# assist = "on"          # local acknowledgement of bulk connections, for clients with several links
+#                        # in use: on, off
+# memory_mb = 64         # memory for kept data
+# Tables [[persistence.rules]] set hold for some connections; the first that matches counts. Keys:
+# hold, and either to (CIDR or CIDR:PORT of either end) or class (interactive, names, bulk).
 
 [log]
 # level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug
