@@ -3,44 +3,50 @@
 
 use super::Bonding;
 use crate::ablation::Heuristic;
+use crate::congestion::Conditions;
 use crate::multipath::Recovery;
 use crate::path::{Path, PathId};
 use crate::time::Instant;
-use crate::tunnel::{Context, Tunnel};
+use crate::tunnel::{Context, Told, Tunnel};
 
 impl Bonding {
-    /// Something was told of the path `id`, which carries a share: what it does to find out whose
-    /// its queue is the others do as well, and who leads through one queue is looked at.
-    pub(crate) fn couple(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel, id: PathId) {
+    /// What the session tells the congestion controllers of its paths.
+    pub(crate) fn conditions(&self, cx: &Context<'_>) -> Conditions {
+        Conditions {
+            turns_late: self.late.usual(),
+            gives_way: !cx.config.competes,
+            wants_short: self.settings.recovery == Recovery::Latency,
+            ablation: self.ablation,
+            ..Conditions::default()
+        }
+    }
+
+    /// Something was told of a path. If it began a trial, the others join it. Now and then the
+    /// paths that share a bottleneck are looked for.
+    pub(crate) fn couple(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel, told: &Told) {
+        let (id, trial) = (told.path, told.findings.trial);
         let now = cx.now;
-        let Some(path) = tunnel.paths.list.get_mut(id) else { return };
-        let Some(controller) = path.congestion.as_mut() else { return };
-        if !cx.config.competes {
-            controller.forget_others();
-        }
-        if self.multipath.recovery == Recovery::Latency {
-            controller.forget_variation();
-        }
-        if !cx.config.couples || self.multipath.ablation.is_off(Heuristic::Coupling) {
+        if !cx.config.couples || self.ablation.is_off(Heuristic::Coupling) {
             return;
         }
-        let empties = controller.takes_emptying();
+        let Some(path) = tunnel.paths.list.get_mut(id) else { return };
+        let Some(controller) = path.congestion.as_mut() else { return };
         if let Some(queue) = path.delay.queue(now).filter(|_| controller.is_steady()) {
-            self.multipath.bottlenecks.note(now, id, queue);
+            self.bottlenecks.note(now, id, queue);
         }
-        if let Some(pace) = empties {
+        if let Some(pace) = trial {
             let others = tunnel.paths.list.iter_mut().filter(|other| other.id != id);
             let others = others.filter_map(|other| other.congestion.as_mut());
-            others.for_each(|other| other.empty_beside(now, pace));
+            others.for_each(|other| other.join_trial(now, pace));
         }
-        if self.multipath.bottlenecks.compare(now) {
+        if self.bottlenecks.compare(now) {
             self.set_company(tunnel, now);
         }
     }
 
     /// Each path hears what others carry through the queue that it leads through.
     fn set_company(&self, tunnel: &mut Tunnel, now: Instant) {
-        let bottlenecks = &self.multipath.bottlenecks;
+        let bottlenecks = &self.bottlenecks;
         let carried = |path: &Path| path.congestion.as_ref().and_then(|one| one.rate());
         let rates: Vec<(PathId, f64)> =
             tunnel.paths.list.iter().filter_map(|path| Some((path.id, carried(path)?))).collect();

@@ -10,15 +10,14 @@ use crate::ablation::Heuristic;
 use crate::congestion::{CREDIT, Controller};
 use crate::error::DropReason;
 use crate::flow;
-use crate::flow::live::Allowance;
 use crate::flow::priority::Level;
 use crate::flow::treatment::Treatment;
 use crate::flow::{Entrance, Flows, clamp};
 use crate::multipath::far::COPIES;
 use crate::multipath::fq_codel::{QUANTUM, Stay};
 use crate::multipath::path_queues::Given;
+use crate::multipath::scheduler;
 use crate::multipath::snapshot::PathSnapshot;
-use crate::multipath::{Multipath, scheduler};
 use crate::outbox::REST;
 use crate::path::PathId;
 use crate::recovery::packet::Load;
@@ -33,12 +32,6 @@ const RUN: Duration = Duration::from_micros(500);
 const _: () = assert!(2 * RUN.as_micros() == CREDIT.as_micros());
 /// How much of what is assisted waits at the entry, by the time that the paths take for it.
 const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
-/// The part of what all paths carry that may leave before all that waits: acknowledgements of as
-/// much as twenty times that, small datagrams, beginnings,
-const HURRY_PART: f64 = 0.5;
-/// and bytes beyond that which may follow one another.
-const HURRY_BURST: f64 = 64_000.0;
-
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sent {
@@ -61,7 +54,7 @@ impl Bonding {
         packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Result<Sent, DropReason> {
-        let ablation = self.multipath.ablation;
+        let ablation = self.ablation;
         let Treatment { hash, live, is_urgent } = flows.treat(cx.now, packet, ablation);
         if let Some(live) = live
             && let Some(sent) = self.send_live(cx, tunnel, flows, live, packet, kept)
@@ -70,10 +63,11 @@ impl Bonding {
             return sent.map(|()| Sent::Left);
         }
         if is_urgent
-            && let Some(path) = self.quickest(cx, tunnel, packet.len())
-            && self.may_hurry(tunnel, cx.now, packet.len())
+            && let Some(path) =
+                self.chosen(cx.now, tunnel, |ways| scheduler::quickest(cx.now, ways, packet.len()))
+            && self.live.may_hurry(cx.now, carried(&tunnel.sharing), packet.len())
         {
-            if self.multipath.scheduler.copies() {
+            if self.settings.scheduler.copies() {
                 let sent = Self::send_by_all(cx, tunnel, path, packet, kept);
                 return sent.map(|()| Sent::Left);
             }
@@ -88,11 +82,10 @@ impl Bonding {
         let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
         // What leaves again comes before what never left.
         let repairs = !tunnel.recovery.queue.is_empty();
-        let is_first = self.multipath.entry.is_empty();
-        let Multipath { scheduler, far, lines, .. } = &self.multipath;
-        let ways = &tunnel.sharing;
-        let copies = scheduler.copies() || far.copies();
-        let is_needed = scheduler.needs(cx.now, ways) && !lines.are_full();
+        let is_first = self.entry.is_empty();
+        let scheduler = self.settings.scheduler;
+        let is_needed = scheduler.needs(cx.now, &tunnel.sharing) && !self.lines.are_full();
+        let copies = scheduler.copies() || self.far.copies();
         if is_first && !repairs && !copies && is_needed {
             let sent = self.send_first(cx, tunnel, bucket, pieces, kept);
             self.heed_entry(tunnel, flows, cx.now);
@@ -101,23 +94,15 @@ impl Bonding {
         let blocks = cx.memory.blocks();
         // Losses are repaired: the sender, who sees none, needs a queue to keep the paths busy. TCP
         // has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
-        let standing = self.multipath.standing;
+        let standing = self.standing;
         let has_to_listen = packet.is_tcp() || ablation.is_off(Heuristic::Unresponsive);
         let bound = if has_to_listen { standing } else { standing.for_the_deaf() };
         let stay = Stay { bound, turn: turn_of(flows.level_of(packet)) };
-        let dropped = self.multipath.entry.push(blocks, cx.now, bucket, pieces, kept, stay);
+        let dropped = self.entry.push(blocks, cx.now, bucket, pieces, kept, stay);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
         // Behind others it waits until they are looked at.
-        let is_due = is_first || repairs || self.multipath.due.is_some_and(|due| due <= cx.now);
+        let is_due = is_first || repairs || self.due.is_some_and(|due| due <= cx.now);
         Ok(if is_due { Sent::Due } else { Sent::Queued })
-    }
-
-    /// Whether something may leave before all that waits: a part of what the paths carry may, or
-    /// much that is small would keep the rest from ever leaving.
-    fn may_hurry(&mut self, tunnel: &Tunnel, now: Instant, len: usize) -> bool {
-        let carried: f64 = tunnel.sharing.iter().map(PathSnapshot::rate).sum();
-        let allowance = Allowance { rate: carried * HURRY_PART, burst: HURRY_BURST };
-        self.live.hurried.take(now, allowance, len)
     }
 
     /// A packet before which none waits leaves at once, if the path that it is given to may carry
@@ -131,21 +116,15 @@ impl Bonding {
         kept: usize,
     ) -> Result<(), DropReason> {
         let len = packet.len();
-        let Multipath { scheduler, lines, far, .. } = &mut self.multipath;
+        let scheduler = self.settings.scheduler;
         let ways = &mut tunnel.sharing;
-        let terms = far.terms(cx.now, bucket, len);
+        let floor = self.far.terms(cx.now, bucket, len).floor;
         let (Some(place), Some(epoch)) =
-            (scheduler.choose(cx.now, ways, len, terms.floor), &mut tunnel.epochs.current)
+            (scheduler.choose(cx.now, ways, len, floor), &mut tunnel.epochs.current)
         else {
             return Err(DropReason::QueueFull); // one that has need has room
         };
-        let given = Given {
-            bucket,
-            sequence: epoch.numbers.in_order(bucket),
-            is_earlier: false,
-            len,
-            load: Load::Packet { elsewhere: kept },
-        };
+        let given = Given::to_one(bucket, epoch.numbers.in_order(bucket), len, kept);
         let way = &mut ways[place];
         let path = way.path;
         let seals = tunnel.paths.list.get(path).is_some_and(|path| epoch.has_lane_for(path));
@@ -153,9 +132,9 @@ impl Bonding {
             return tunnel.send_ordered(cx, path, given, packet);
         }
         let packet = cx.memory.blocks().parcel(packet.head, packet.tail);
-        lines.push(way, given, packet.ok_or(DropReason::QueueFull)?);
+        self.lines.push(way, given, packet.ok_or(DropReason::QueueFull)?);
         let due = wakes_at(cx.now, way.next_at);
-        self.multipath.due = Some(self.multipath.due.map_or(due, |before| before.min(due)));
+        self.due = Some(self.due.map_or(due, |before| before.min(due)));
         Ok(())
     }
 
@@ -183,28 +162,28 @@ impl Bonding {
 
     /// When a path may carry what waits.
     pub(crate) const fn pace_due(&self) -> Option<Instant> {
-        self.multipath.due
+        self.due
     }
 
     /// Whether an arrival lets something leave. A path that has room carries what it was given when
     /// its time comes.
     pub(crate) fn has_room_at(&self, now: Instant) -> bool {
-        self.multipath.due.is_none_or(|due| due <= now) || self.multipath.is_closed
+        self.due.is_none_or(|due| due <= now) || self.is_closed
     }
 
     /// What is assisted hears how much of it waits at the entry.
     pub(crate) fn heed_entry(&self, tunnel: &Tunnel, flows: &mut Flows, now: Instant) {
-        let (multipath, paths) = (&self.multipath, &tunnel.paths.list);
+        let paths = &tunnel.paths.list;
         let entrance = || {
             let carrying = || tunnel.sharing.iter().filter_map(|way| paths.get(way.path));
             let longest = carrying().filter_map(|path| path.rtt.minimum()).max();
             let controllers = carrying().filter_map(|path| path.congestion.as_deref());
-            let sum = |(window, rate), one: &Controller| {
+            let sum = |(window, rate), one: &dyn Controller| {
                 (window + one.window(), rate + one.pacing_rate())
             };
             let (window, rate) = controllers.fold((0.0, 0.0), sum);
             // The entry queue must not run empty before the next turn.
-            let stands = ASSISTED_QUEUE + multipath.late.usual();
+            let stands = ASSISTED_QUEUE + self.late.usual();
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -213,8 +192,8 @@ impl Bonding {
             let [carried, target] = [window, rate * stands.as_secs_f64()].map(|it| it as u32);
             Entrance { carried, longest: longest.unwrap_or_default(), target }
         };
-        let queued = |bucket| multipath.entry.queued(bucket);
-        flows.heed_entry(now, multipath.entry.is_empty(), entrance, queued);
+        let queued = |bucket| self.entry.queued(bucket);
+        flows.heed_entry(now, self.entry.is_empty(), entrance, queued);
     }
 
     /// Gives the paths what they have need of, and lets leave what may. Returns whether something
@@ -225,13 +204,13 @@ impl Bonding {
         tunnel: &mut Tunnel,
         flows: &mut Flows,
     ) -> bool {
-        if let Some(due) = self.multipath.due.filter(|&due| due <= cx.now) {
-            self.multipath.late.sample(cx.now, cx.now.saturating_since(due));
+        if let Some(due) = self.due.filter(|&due| due <= cx.now) {
+            self.late.sample(cx.now, cx.now.saturating_since(due));
         }
         self.send_lost(cx, tunnel, flows);
-        self.multipath.due = None;
-        if self.multipath.is_idle() {
-            self.multipath.idle_since = None;
+        self.due = None;
+        if self.is_idle() {
+            self.idle_since = None;
             self.note_wanted(tunnel, cx.now, false);
             return false;
         }
@@ -239,30 +218,29 @@ impl Bonding {
         if tunnel.sharing.is_empty() {
             return true;
         }
-        self.multipath.idle_since = None;
-        if self.multipath.lines.has_stranded(&tunnel.sharing) {
+        self.idle_since = None;
+        if self.lines.has_stranded(&tunnel.sharing) {
             self.give_stranded(cx, tunnel);
         }
         if !self.drain_lines(cx, tunnel) {
-            self.multipath.due = Some(cx.now + REST);
+            self.due = Some(cx.now + REST);
             return false;
         }
-        let waits = !self.multipath.is_idle();
+        let waits = !self.is_idle();
         self.note_wanted(tunnel, cx.now, waits);
-        if self.multipath.looked.is_none() {
-            self.multipath.due = Some(cx.now + REST);
+        if self.looked.is_none() {
+            self.due = Some(cx.now + REST);
             return false;
         }
         // Where nothing was given to a path yet, it will be when its turn comes.
-        let Multipath { scheduler, entry, .. } = &self.multipath;
         let ways = &tunnel.sharing;
-        let gets_all = scheduler.gets_all(ways);
-        let may_get = |place| !entry.is_empty() && gets_all.is_none_or(|all| all == place);
+        let gets_all = self.settings.scheduler.gets_all(ways);
+        let may_get = |place| !self.entry.is_empty() && gets_all.is_none_or(|all| all == place);
         let waits = |&(place, way): &(usize, &PathSnapshot)| {
             way.is_open() && (may_get(place) || way.waiting > 0)
         };
         let next_at = ways.iter().enumerate().filter(waits).map(|(_, way)| way.next_at).min();
-        self.multipath.due = next_at.map(|next_at| wakes_at(cx.now, next_at));
+        self.due = next_at.map(|next_at| wakes_at(cx.now, next_at));
         false
     }
 
@@ -292,10 +270,10 @@ impl Bonding {
     /// Notes at each path whether something waits for it: until its turn comes, or because as much
     /// is on its way by it as may be.
     fn note_wanted(&mut self, tunnel: &mut Tunnel, now: Instant, waits: bool) {
-        if !waits && !self.multipath.is_wanted {
+        if !waits && !self.is_wanted {
             return;
         }
-        let Multipath { entry, is_closed, is_wanted, .. } = &mut self.multipath;
+        let Self { entry, is_closed, is_wanted, .. } = self;
         let ways = &mut tunnel.sharing;
         (*is_closed, *is_wanted) = (false, waits);
         for path in tunnel.paths.list.iter_to_send() {
@@ -312,33 +290,26 @@ impl Bonding {
     fn fill_lines(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
         let Some(epoch) = &mut tunnel.epochs.current else { return };
         let blocks = cx.memory.blocks();
-        let Multipath { scheduler, entry, lines, far, .. } = &mut self.multipath;
+        let scheduler = self.settings.scheduler;
+        let Self { entry, lines, far, .. } = self;
         let ways = &mut tunnel.sharing;
         while scheduler.needs(cx.now, ways)
             && !lines.are_full()
             && let Some((popped, packet)) = entry.pop(blocks, cx.now)
         {
-            let mut given = Given {
-                bucket: popped.bucket,
-                sequence: epoch.numbers.in_order(popped.bucket),
-                is_earlier: false,
-                len: packet.len(),
-                load: Load::Packet { elsewhere: popped.kept },
-            };
-            let terms = far.terms(cx.now, given.bucket, given.len);
+            let (bucket, len) = (popped.bucket, packet.len());
+            let sequence = epoch.numbers.in_order(bucket);
+            let mut given = Given::to_one(bucket, sequence, len, popped.kept);
+            let terms = far.terms(cx.now, bucket, len);
             // One that has need has room.
-            let Some(place) = scheduler.choose(cx.now, ways, given.len, terms.floor) else {
+            let Some(place) = scheduler.choose(cx.now, ways, len, terms.floor) else {
                 cx.drops.count(DropReason::QueueFull);
                 blocks.discard(packet);
                 break;
             };
-            let copies = |way: &PathSnapshot| {
-                if terms.copied_to == Some(way.path) { COPIES } else { scheduler.copies().into() }
-            };
-            let is_copied = scheduler.copies() || terms.copied_to.is_some();
-            let others = ways.iter_mut().enumerate().filter(|&(at, _)| is_copied && at != place);
-            for (_, way) in others {
-                for _ in 0..copies(way) {
+            for (_, way) in ways.iter_mut().enumerate().filter(|&(at, _)| at != place) {
+                let is_tried = terms.copied_to == Some(way.path);
+                for _ in 0..if is_tried { COPIES } else { scheduler.copies().into() } {
                     if way.starves(cx.now)
                         && let Some(copy) = blocks.parcel(packet.packet(), &[])
                     {
@@ -361,10 +332,10 @@ impl Bonding {
         let paths = &tunnel.paths.list;
         if !paths.get(path).is_some_and(|path| tunnel.epochs.has_lane(path, paths.len())) {
             tunnel.sharing[place].room = 0;
-            self.multipath.looked = None;
+            self.looked = None;
             return;
         }
-        let next = self.multipath.lines.pop(&mut tunnel.sharing[place]);
+        let next = self.lines.pop(&mut tunnel.sharing[place]);
         if let Some((given, packet)) = next
             && let Err(reason) = tunnel.send_parcel(cx, path, given, packet)
         {
@@ -374,9 +345,9 @@ impl Bonding {
 
     /// What was given to a path that carries no more goes by another.
     fn give_stranded(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
-        let Multipath { scheduler, lines, .. } = &mut self.multipath;
+        let scheduler = self.settings.scheduler;
         let ways = &mut tunnel.sharing;
-        while let Some((given, packet)) = lines.take_stranded(ways) {
+        while let Some((given, packet)) = self.lines.take_stranded(ways) {
             if given.load == Load::Unkept {
                 cx.memory.blocks().discard(packet);
                 continue;
@@ -384,18 +355,23 @@ impl Bonding {
             let chosen = scheduler.choose(cx.now, ways, given.len, Duration::ZERO);
             let place =
                 chosen.or_else(|| scheduler::earliest(cx.now, ways, given.len, Duration::ZERO));
-            lines.push(&mut ways[place.unwrap_or_default()], given, packet);
+            self.lines.push(&mut ways[place.unwrap_or_default()], given, packet);
         }
     }
 
     /// New keys: the sequences begin anew, and what has its place in those before keeps it.
     pub(crate) fn renumber(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
-        self.multipath.looked = None;
+        self.looked = None;
         if let Some(epoch) = &mut tunnel.epochs.current {
             let blocks = cx.memory.blocks();
-            self.multipath.lines.renumber(blocks, |bucket| epoch.numbers.in_order(bucket));
+            self.lines.renumber(blocks, |bucket| epoch.numbers.in_order(bucket));
         }
     }
+}
+
+/// Bytes per second that all paths carry.
+fn carried(ways: &[PathSnapshot]) -> f64 {
+    ways.iter().map(PathSnapshot::rate).sum()
 }
 
 /// Bytes of the turns of a flow of this level: what nobody said anything of has the usual ones.

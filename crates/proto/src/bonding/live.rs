@@ -7,145 +7,30 @@
 //! the receiver delivers whichever comes first. If all other paths are much later, the copy follows
 //! by the same path. DNS queries leave by every path.
 //!
-//! There are two bounds. A flow may leave early only up to half of the rate of its path, so that it
-//! does not bypass the congestion controller for long. And copies have a budget.
-
-use std::collections::VecDeque;
+//! `choice` chooses, this file sends.
 
 use super::Bonding;
+use super::choice::{Choice, LOST_PART, PLAY_OUT, Sent, choose};
 use crate::ablation::Heuristic;
 use crate::error::DropReason;
 use crate::flow;
 use crate::flow::Flows;
 use crate::flow::classify::Class;
-use crate::flow::live::{Allowance, LiveFlow, Spent};
 use crate::flow::place::Place;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::Draft;
-use crate::pack;
 use crate::path::PathId;
 use crate::recovery::feedback::DELAY_PACED;
 use crate::recovery::packet::Load;
-use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
 use crate::tunnel::{Context, Tunnel};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::Framing;
-use crate::wire::inner::{InnerPacket, Pieces};
+use crate::wire::inner::InnerPacket;
 
 /// Feedback may wait for [`DELAY_PACED`], and timers ring so much later: who owes an answer for
 /// longer than that and the path's timeout is in doubt.
 const DOUBT_GRACE: Duration = Duration::from_millis(12);
-/// How long who plays a call waits for what is late: later it is of no use.
-pub(crate) const PLAY_OUT: Duration = Duration::from_millis(60);
-/// A flow stays with its path as long as no other is earlier by more.
-const MARGIN: Duration = Duration::from_millis(2);
-/// And whatever the others are, if it came to that one only just now: a queue comes and goes.
-const DWELL: Duration = Duration::from_millis(500);
-/// As much later than the earliest may it be meanwhile.
-const DWELL_MARGIN: Duration = Duration::from_millis(20);
-/// A gateway answers by the path by which a flow comes if none has come for so long by the one by
-/// which it answers.
-const FOLLOW: Duration = Duration::from_millis(500);
-/// While a path is new to a flow, copies of it leave by another.
-const NEW: Duration = Duration::from_millis(500);
-/// Copies leave by as many further paths as it takes for fewer than this part of a flow to be lost.
-const LOST_PART: f64 = 0.001;
-/// What a path in doubt is taken to lose.
-const DOUBTFUL_LOSS: f64 = 0.5;
-/// A copy by the same path leaves so much later: what loses one datagram often loses the next.
-const TWIN_AFTER: Duration = Duration::from_millis(1);
-/// And only if every other path is later by more: it is felt, and the twin's own wait is not.
-const TWIN_GAIN: Duration = Duration::from_millis(3);
-/// Bytes per second of copies: two calls with everything around them, or three questions for a
-/// name in every round trip. The first of them may follow one another.
-const COPIES: f64 = 32_000.0;
-/// Or this part of what all paths carry, if that is more.
-const COPIES_PART: f64 = 0.02;
-/// The part of what its path carries that a flow may be and leave early,
-const EARLY_PART: f64 = 0.5;
-/// and bytes beyond that which may follow one another: a picture that begins anew.
-const EARLY_BURST: f64 = 64_000.0;
-/// Packets that are remembered until they have arrived, or are of no use.
-const RECENT_MAX: usize = 64;
-
-/// Realtime packets at one end that were sent, and the budgets for them.
-#[derive(Debug, Default)]
-pub(crate) struct Live {
-    /// Packets that left by one path only, and may still be of use if that has died.
-    recent: Recent,
-    /// Those of which a copy has yet to follow by the same path.
-    twins: Recent,
-    copies: Spent,
-    /// What left before all that waited.
-    pub(crate) hurried: Spent,
-    /// Room for the choice: the paths that carry, the earliest first.
-    choices: Vec<Choice>,
-}
-
-/// A path as far as the choice goes.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
-    path: PathId,
-    /// How much later than by the shortest a packet arrives.
-    lateness: Duration,
-    /// Part of what leaves by it that is lost.
-    loss: f64,
-    /// It owes an answer.
-    is_doubtful: bool,
-    /// Bytes per second.
-    rate: f64,
-    /// Bytes of inner packet and frame header that fit a datagram.
-    room: usize,
-}
-
-/// Packets that have left, and may have to once more.
-#[derive(Debug, Default)]
-struct Recent {
-    packets: VecDeque<Sent>,
-}
-
-#[derive(Debug)]
-struct Sent {
-    at: Instant,
-    path: PathId,
-    /// The epoch in whose sequence it has its place.
-    epoch: Option<EpochId>,
-    frame: Vec<u8>,
-}
-
-impl Recent {
-    /// Remembers a packet, in the room of one that is of no use any more.
-    fn push(
-        &mut self,
-        now: Instant,
-        (path, epoch): (PathId, Option<EpochId>),
-        framing: Framing,
-        packet: Pieces<'_>,
-    ) {
-        let useless = |sent: &&mut Sent| now.saturating_since(sent.at) > PLAY_OUT;
-        let is_full = self.packets.len() >= RECENT_MAX;
-        let mut frame = match self.packets.front_mut().filter(|sent| is_full || useless(sent)) {
-            Some(_) => self.packets.pop_front().map(|sent| sent.frame).unwrap_or_default(),
-            None => Vec::new(),
-        };
-        frame.clear();
-        pack::append(framing, packet, &mut frame);
-        self.packets.push_back(Sent { at: now, path, epoch, frame });
-    }
-
-    /// When the newest that left by a path is of no use any more.
-    fn until(&self, path: PathId) -> Option<Instant> {
-        let newest = self.packets.iter().rev().find(|sent| sent.path == path);
-        newest.map(|sent| sent.at + PLAY_OUT)
-    }
-
-    /// Takes out the oldest that left by a path.
-    fn take(&mut self, path: PathId) -> Option<Sent> {
-        let place = self.packets.iter().position(|sent| sent.path == path)?;
-        self.packets.remove(place)
-    }
-}
 
 impl Bonding {
     /// Sends a packet of the flow at `place`, which is of no use late, now; `None` where it has to
@@ -164,13 +49,13 @@ impl Bonding {
         let flow = flows.live_mut(place)?;
         let (path, is_new) = choose(cx.now, flow, follows, &self.live.choices)?;
         let way = *self.live.choices.iter().find(|choice| choice.path == path)?;
-        let allowance = Allowance { rate: way.rate * EARLY_PART, burst: EARLY_BURST };
         let flow = flows.live_mut(place)?;
-        if !flow.may_leave(cx.now, allowance, packet.len()) {
+        if !flow.may_leave(cx.now, way.early(), packet.len()) {
             return None;
         }
-        if let Some(controller) =
-            tunnel.paths.list.get_mut(path).and_then(|path| path.congestion.as_mut())
+        if !self.ablation.is_off(Heuristic::Calm)
+            && let Some(controller) =
+                tunnel.paths.list.get_mut(path).and_then(|path| path.congestion.as_mut())
         {
             controller.keep_calm(cx.now);
         }
@@ -189,7 +74,11 @@ impl Bonding {
         if !copied && packet.is_udp() {
             self.live.recent.push(cx.now, left, framing, packet.pieces);
         }
-        if class == Class::RealTime && self.has_twin(way) && self.may_copy(cx.now, len) {
+        if class == Class::RealTime
+            && !self.ablation.is_off(Heuristic::Twins)
+            && self.live.has_twin(way)
+            && self.live.may_copy(cx.now, len)
+        {
             self.live.twins.push(cx.now, left, framing, packet.pieces);
         }
         Some(sent)
@@ -206,7 +95,7 @@ impl Bonding {
         framing: Framing,
         packet: &InnerPacket<'_>,
     ) -> bool {
-        if self.multipath.ablation.is_off(Heuristic::Copies) {
+        if self.ablation.is_off(Heuristic::Copies) {
             return false;
         }
         let mut any = false;
@@ -218,7 +107,7 @@ impl Bonding {
             if choice.path == way.path || is_late || len > choice.room {
                 continue;
             }
-            if lost <= LOST_PART || !self.may_copy(cx.now, len) {
+            if lost <= LOST_PART || !self.live.may_copy(cx.now, len) {
                 break;
             }
             let load = Load::Unkept;
@@ -232,31 +121,14 @@ impl Bonding {
         any
     }
 
-    /// Whether what left by `way` is followed by a copy: what is lost would be late by any other.
-    fn has_twin(&self, way: Choice) -> bool {
-        let others = self.live.choices.iter().filter(|choice| choice.path != way.path);
-        let soonest =
-            others.filter(|choice| !choice.is_doubtful).map(|choice| choice.lateness).min();
-        let is_late = soonest.is_none_or(|soonest| soonest > way.lateness + TWIN_GAIN);
-        let is_on = !self.multipath.ablation.is_off(Heuristic::Twins);
-        is_on && way.loss > LOST_PART && !way.is_doubtful && is_late
-    }
-
-    /// Whether the budget has room for so many more bytes of copies; they count as sent if so.
-    fn may_copy(&mut self, now: Instant, len: usize) -> bool {
-        let carried: f64 = self.live.choices.iter().map(|choice| choice.rate).sum();
-        self.live.copies.take(now, copies(carried), len)
-    }
-
     /// When the next copy by the same path is due.
     pub(crate) fn twin_due(&self) -> Option<Instant> {
-        self.live.twins.packets.front().map(|sent| sent.at + TWIN_AFTER)
+        self.live.twin_due()
     }
 
     /// Sends the copies by the same path that are due.
     pub(crate) fn send_twins(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
-        while self.twin_due().is_some_and(|due| due <= cx.now) {
-            let Some(sent) = self.live.twins.packets.pop_front() else { break };
+        while let Some(sent) = self.live.take_twin(cx.now) {
             Self::send_again(cx, tunnel, sent.path, &sent);
         }
     }
@@ -278,17 +150,12 @@ impl Bonding {
     /// Fills the room for the choice: the paths that carry, the earliest first.
     fn look_at_choices(&mut self, tunnel: &mut Tunnel, now: Instant) {
         self.look_at_ways(tunnel, now);
-        let mut choices = std::mem::take(&mut self.live.choices);
-        choices.clear();
-        choices.extend(tunnel.sharing.iter().filter_map(|way| Choice::of(tunnel, now, way)));
-        choices.sort_by_key(|choice| (choice.is_doubtful, choice.lateness, choice.path));
-        self.live.choices = choices;
+        self.live.set_choices(tunnel.sharing.iter().filter_map(|way| choice_of(tunnel, now, way)));
     }
 
     /// When copies are due of what left by a path that is in doubt by then.
     pub(crate) fn rescue_due(&self, tunnel: &Tunnel) -> Option<Instant> {
-        if self.live.recent.packets.is_empty() || self.multipath.ablation.is_off(Heuristic::Rescue)
-        {
+        if self.live.recent.is_empty() || self.ablation.is_off(Heuristic::Rescue) {
             return None;
         }
         let in_time = |id| {
@@ -318,7 +185,7 @@ impl Bonding {
             if self.live.recent.until(id).is_none() {
                 continue;
             }
-            self.multipath.looked = None; // the path was among those that carry
+            self.looked = None; // the path was among those that carry
             self.look_at_choices(tunnel, cx.now);
             self.rescue_from(cx, tunnel, id);
         }
@@ -333,31 +200,24 @@ impl Bonding {
             let Some(other) = other.filter(|other| is_of_use && len <= other.room) else {
                 continue;
             };
-            if self.may_copy(cx.now, len) {
+            if self.live.may_copy(cx.now, len) {
                 Self::send_again(cx, tunnel, other.path, &sent);
             }
         }
     }
 }
 
-impl Choice {
-    /// The path of `way`; `None` if it is gone.
-    fn of(tunnel: &Tunnel, now: Instant, way: &PathSnapshot) -> Option<Self> {
-        let path = tunnel.paths.list.get(way.path)?;
-        Some(Self {
-            path: way.path,
-            lateness: way.delay + path.delay.queue(now).unwrap_or_default(),
-            loss: tunnel.sent_on(way.path).map_or(0.0, |sent| sent.loss().share()),
-            is_doubtful: doubtful_at(tunnel, way.path).is_some_and(|at| at <= now),
-            rate: way.rate(),
-            room: path.mtu.datagram() - OVERHEAD,
-        })
-    }
-
-    /// Which part of what leaves by it will be lost.
-    fn expected_loss(&self, is_new: bool) -> f64 {
-        if self.is_doubtful || is_new { self.loss.max(DOUBTFUL_LOSS) } else { self.loss }
-    }
+/// The path of `way`; `None` if it is gone.
+fn choice_of(tunnel: &Tunnel, now: Instant, way: &PathSnapshot) -> Option<Choice> {
+    let path = tunnel.paths.list.get(way.path)?;
+    Some(Choice {
+        path: way.path,
+        lateness: way.delay + path.delay.queue(now).unwrap_or_default(),
+        loss: tunnel.sent_on(way.path).map_or(0.0, |sent| sent.loss().share()),
+        is_doubtful: doubtful_at(tunnel, way.path).is_some_and(|at| at <= now),
+        rate: way.rate(),
+        room: path.mtu.datagram() - OVERHEAD,
+    })
 }
 
 /// When a path has owed an answer for so long that it is in doubt.
@@ -366,62 +226,3 @@ fn doubtful_at(tunnel: &Tunnel, id: PathId) -> Option<Instant> {
     let grace = DELAY_PACED + DOUBT_GRACE;
     Some(since + tunnel.paths.list.get(id)?.rtt.timeout() + grace)
 }
-
-/// The budget of copies where all paths together carry so many bytes a second.
-fn copies(carried: f64) -> Allowance {
-    let most = COPIES.max(carried * COPIES_PART);
-    Allowance { rate: most, burst: most }
-}
-
-/// The path by which a packet of `flow` leaves, and whether that has just changed.
-fn choose(
-    now: Instant,
-    flow: &mut LiveFlow,
-    follows: bool,
-    choices: &[Choice],
-) -> Option<(PathId, bool)> {
-    let earliest = choices.first()?;
-    let recent = |at: Instant| now.saturating_since(at) < FOLLOW;
-    let came = flow.came.filter(|&(_, at)| follows && recent(at)).map(|(path, _)| path);
-    let is_answered = flow.came_back_at.is_some_and(recent);
-    let own = flow.leaves.filter(|_| is_answered || came.is_none());
-    let is_changed = |since: Duration| {
-        flow.changed_at.is_some_and(|changed| now.saturating_since(changed) < since)
-    };
-    let margin = if own.is_some() && is_changed(DWELL) { DWELL_MARGIN } else { MARGIN };
-    let wanted = own.or(came).and_then(|path| choices.iter().find(|choice| choice.path == path));
-    let stays = wanted.filter(|choice| {
-        let is_sound = !choice.is_doubtful || earliest.is_doubtful;
-        is_sound && choice.lateness <= earliest.lateness + margin
-    });
-    let path = stays.map_or_else(|| least_lossy(choices), |choice| choice.path);
-    let is_new = match flow.leaves {
-        Some(before) if before == path => is_changed(NEW),
-        Some(_) => {
-            flow.changed_at = Some(now);
-            true
-        }
-        // Nothing says that the first path of a flow is worse than others.
-        None => false,
-    };
-    if flow.leaves != Some(path) {
-        flow.leaves = Some(path);
-        flow.came_back_at = flow.came.filter(|&(by, _)| by == path).map(|(_, at)| at);
-    }
-    Some((path, is_new))
-}
-
-/// Of the paths that are as early as the earliest, as far as is felt, one that loses hardly any.
-fn least_lossy(choices: &[Choice]) -> PathId {
-    let earliest = choices[0];
-    let as_early = choices.iter().filter(|choice| {
-        choice.is_doubtful == earliest.is_doubtful && choice.lateness <= earliest.lateness + MARGIN
-    });
-    // Of those that all need copies the earliest is as good as any.
-    let rank = |choice: &&Choice| (choice.loss > LOST_PART, choice.lateness);
-    as_early.min_by_key(rank).map_or(earliest.path, |choice| choice.path)
-}
-
-#[cfg(test)]
-#[path = "live_tests.rs"]
-mod tests;

@@ -12,11 +12,21 @@
 
 use crate::ablation::Ablation;
 use crate::blocks::Blocks;
-use crate::multipath::scheduler::Scheduler;
-use crate::multipath::{Multipath, Recovery};
-use crate::tunnel::Tunnel;
-use live::Live;
+use crate::blocks::parcel::Parcel;
+use crate::multipath::bottleneck::Bottlenecks;
+use crate::multipath::codel::Bound;
+use crate::multipath::far::Far;
+use crate::multipath::fq_codel::{FqCodel, WAIT_MAX};
+use crate::multipath::path_queues::{Given, PathQueues};
+use crate::outbox::REST;
+use crate::recovery::lateness::Lateness;
+use crate::recovery::packet::Load;
+use crate::time::Instant;
+use crate::tunnel::Context;
+use choice::Live;
+use settings::Settings;
 
+mod choice;
 mod coupling;
 pub(crate) mod dispatch;
 pub(crate) mod live;
@@ -28,40 +38,105 @@ mod snapshots;
 /// One end of a tunnel that sends by several paths.
 #[derive(Debug, Default)]
 pub(crate) struct Bonding {
-    pub(crate) multipath: Multipath,
+    /// What the client asked for.
+    pub(crate) settings: Settings,
+    /// The heuristics that it goes without.
+    pub(crate) ablation: Ablation,
+
+    /// Some path was told to carry a share. Otherwise no packet passes here.
+    pub(crate) is_shared: bool,
+    /// Packets that wait for any path.
+    pub(crate) entry: FqCodel,
+    /// How long what the paths carry may stand at the entry.
+    standing: Bound,
+    /// Packets that were given to one path.
+    lines: PathQueues,
+    /// When a path may carry again; `None` while nothing waits for that.
+    due: Option<Instant>,
+    /// Something waits because the window of some path is full.
+    is_closed: bool,
+    /// Something waited for a path when that was noted last.
+    is_wanted: bool,
+    /// Since when no path carries anything.
+    idle_since: Option<Instant>,
+
+    /// When the paths were looked at last, and after how many changes to them; `None` if they have
+    /// to be looked at anew.
+    looked: Option<(Instant, u64)>,
+    /// Which paths count as as far as others.
+    far: Far,
+    /// Which paths share a bottleneck.
+    bottlenecks: Bottlenecks,
+    /// The rate in bytes per second of the last path that lost its share.
+    carried: Option<f64>,
+    /// How late this host's turns are.
+    pub(crate) late: Lateness,
     /// Realtime packets, and the budgets for their copies.
     live: Live,
-    /// Client: the scheduler that the gateway was asked for in this epoch.
-    scheduler_told: Option<Scheduler>,
-    /// Client: the kind of repair that the gateway uses in this epoch. It uses the default until it
-    /// is asked for another.
-    recovery_told: Recovery,
+}
+
+/// A packet that waits while no path has a share.
+pub(crate) enum Unsent {
+    /// It has its place in a sequence.
+    Given(Given, Parcel),
+    /// It has none. So many of its last bytes are kept with its connection.
+    Entered(Parcel, usize),
 }
 
 impl Bonding {
-    /// Goes without these heuristics from now on.
-    pub(crate) const fn leave_out(&mut self, ablation: Ablation) {
-        self.multipath.ablation = ablation;
+    /// Whether nothing waits.
+    fn is_idle(&self) -> bool {
+        self.entry.is_empty() && self.lines.is_empty()
     }
 
-    /// The session has new keys. A gateway uses the default repair until it is asked for another
-    /// under them.
-    pub(crate) fn begin_epoch(&mut self, tunnel: &Tunnel) {
-        self.scheduler_told = None;
-        self.recovery_told = Recovery::default();
-        if tunnel.paths.at_gateway() {
-            self.multipath.recovery = Recovery::default();
+    /// Drops what waits of which `is_useless` says so.
+    fn drop_useless(&mut self, blocks: &mut Blocks, mut is_useless: impl FnMut(&[u8]) -> bool) {
+        self.entry.forget(blocks, &mut is_useless);
+        self.lines.forget(blocks, &mut is_useless);
+        self.looked = None;
+    }
+
+    /// No path carries. What was given to one waits no longer than at the entry. Returns how many
+    /// packets were dropped.
+    pub(crate) fn wait_for_path(&mut self, blocks: &mut Blocks, now: Instant) -> usize {
+        let due = *self.idle_since.get_or_insert(now) + WAIT_MAX;
+        if self.lines.is_empty() {
+            return 0;
         }
+        if now < due {
+            self.due = Some(due);
+            return 0;
+        }
+        self.lines.clear(blocks)
     }
 
-    /// Notes whether any path has a share. If none has, new packets do not come here.
-    pub(crate) fn note_shares(&mut self, tunnel: &Tunnel) {
-        self.multipath.is_shared = tunnel.paths.list.iter().any(|path| path.congestion.is_some());
+    /// No path has a share any more: the next packet that waits, for the one path that there is, if
+    /// there is room for it.
+    pub(crate) fn next_unsent(&mut self, cx: &mut Context<'_>) -> Option<Unsent> {
+        self.idle_since = None;
+        if cx.out.is_full() {
+            self.due = Some(cx.now + REST);
+            return None;
+        }
+        let blocks = cx.memory.blocks();
+        while let Some((given, packet)) = self.lines.take_stranded(&[]) {
+            if given.load != Load::Unkept {
+                return Some(Unsent::Given(given, packet));
+            }
+            blocks.discard(packet);
+        }
+        let (popped, packet) = self.entry.pop(blocks, cx.now)?;
+        Some(Unsent::Entered(packet, popped.kept))
     }
 
-    /// Drops all waiting packets, because the session ends. Returns how many there were. Copies in
-    /// `live` stay: they name their epoch and are not sent under another.
+    /// The session ends: what waits is dropped, and what is known of paths is forgotten, since
+    /// their names begin anew. What the client asked for stays. Copies in `live` stay as well: they
+    /// name their epoch and are not sent under another. Returns how many packets waited.
     pub(crate) fn forget(&mut self, blocks: &mut Blocks) -> usize {
-        self.multipath.clear(blocks)
+        let waited = self.entry.clear(blocks) + self.lines.clear(blocks);
+        let Self { settings, ablation, .. } = *self;
+        let live = std::mem::take(&mut self.live);
+        *self = Self { settings, ablation, live, ..Self::default() };
+        waited
     }
 }

@@ -7,9 +7,10 @@
 //! nothing else slows them down.
 
 use super::Bonding;
-use super::live::PLAY_OUT;
+use super::choice::PLAY_OUT;
 use crate::error::DropReason;
 use crate::flow::Flows;
+use crate::multipath::scheduler;
 use crate::outbox::REST;
 use crate::recovery::queue::Abandoned;
 use crate::recovery::sent_packets::KEPT_TIME;
@@ -40,11 +41,12 @@ impl Bonding {
         };
         while let Some(mut lost) = tunnel.recovery.queue.next(cx.now, cx.drops) {
             let age = cx.now.saturating_since(lost.first_at);
-            if !flows.needs(&mut lost, self.multipath.is_shared && age > PLAY_OUT) {
+            if !flows.needs(&mut lost, self.is_shared && age > PLAY_OUT) {
                 tunnel.recovery.queue.leave_out(&lost);
                 continue;
             }
-            let soonest = self.quickest_open(cx, tunnel, lost.frame.len());
+            let (now, len) = (cx.now, lost.frame.len());
+            let soonest = self.chosen(now, tunnel, |ways| scheduler::quickest_open(now, ways, len));
             let path = soonest.unwrap_or(choice.original);
             let due = if lost.is_small() { None } else { tunnel.paths.list.paces_at(path) };
             if let Some(due) = due.filter(|&due| due > cx.now) {
@@ -79,7 +81,7 @@ impl Bonding {
     pub(crate) fn give_up_late(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
         let memory = (cx.memory.blocks(), &mut *cx.drops);
         if tunnel.recovery.lose_late(cx.now, memory, |id| tunnel.paths.list.repaired(id)) {
-            self.multipath.looked = None; // there is room on it
+            self.looked = None; // there is room on it
         }
     }
 
@@ -95,10 +97,10 @@ impl Bonding {
         let is_repeated = |packet: &[u8]| {
             InnerPacket::whole(packet).is_ok_and(|packet| flows.sends_again(now, &packet))
         };
-        self.multipath.forget(cx.memory.blocks(), is_repeated);
+        self.drop_useless(cx.memory.blocks(), is_repeated);
         let Some(epoch) = &tunnel.epochs.current else { return };
         // What was given to a path and has yet to leave is waited for.
-        let waiting = self.multipath.lines.firsts();
+        let waiting = self.lines.firsts();
         for bucket in 0..=u8::MAX {
             let to = waiting[usize::from(bucket)].unwrap_or_else(|| epoch.numbers.taken(bucket));
             if to > 0 {

@@ -1,62 +1,51 @@
 //! What a client asks of both ends: how to choose among paths, and what flows have by repair.
 //!
-//! A client says it when it changes, and under new keys again; the gateway goes by it. Where there
-//! is no room for it now it is said when there is.
+//! A client says it when it changes, and under new keys again; the gateway goes by it. If there is
+//! no room for a control frame now, the client says it when there is.
 
-use super::Bonding;
 use crate::multipath::Recovery;
 use crate::multipath::scheduler::Scheduler;
-use crate::session::epochs::Standing;
-use crate::tunnel::{Context, Tunnel};
 use crate::wire::control::Control;
 
-impl Bonding {
-    /// Client: chooses as it was told, and tells the gateway if that does not know. Where there is
-    /// no room it is told when there is.
-    pub(crate) fn tell_scheduler(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel) {
-        if tunnel.paths.at_gateway() {
-            return;
+/// What both ends go by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Settings {
+    /// Which path gets the next packet.
+    pub(crate) scheduler: Scheduler,
+    /// What flows shall have by repair.
+    pub(crate) recovery: Recovery,
+    /// Client: the scheduler that the gateway was asked for in this epoch.
+    scheduler_told: Option<Scheduler>,
+    /// Client: the kind of repair that the gateway uses in this epoch. It uses the default until it
+    /// is asked for another.
+    recovery_told: Recovery,
+}
+
+impl Settings {
+    /// Client: goes by these. What the gateway does not know is handed to `push`, which returns
+    /// whether there is room for it.
+    pub(crate) fn apply(
+        &mut self,
+        scheduler: Scheduler,
+        recovery: Recovery,
+        mut push: impl FnMut(&Control) -> bool,
+    ) {
+        (self.scheduler, self.recovery) = (scheduler, recovery);
+        let is_news = self.scheduler_told != Some(scheduler);
+        if is_news && push(&Control::Scheduler(scheduler.number())) {
+            self.scheduler_told = Some(scheduler);
         }
-        let wanted = cx.config.scheduler;
-        self.multipath.scheduler = wanted;
-        if tunnel.epochs.current.is_some()
-            && self.scheduler_told != Some(wanted)
-            && tunnel.control.push(cx.now, &Control::Scheduler(wanted.number()))
-        {
-            self.scheduler_told = Some(wanted);
+        if self.recovery_told != recovery && push(&Control::Recovery(recovery.number())) {
+            self.recovery_told = recovery;
         }
     }
 
-    /// Gateway: the client says how both choose among paths.
-    pub(crate) fn take_scheduler(&mut self, tunnel: &Tunnel, standing: Standing, number: u8) {
-        // Under old keys it is late: it was said again under the new ones.
-        if tunnel.paths.at_gateway() && standing != Standing::Previous {
-            self.multipath.scheduler = Scheduler::numbered(number).unwrap_or_default();
-        }
-    }
-
-    /// Client: goes by it, and tells the gateway if that does not know.
-    pub(crate) fn tell_recovery(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel) {
-        if tunnel.paths.at_gateway() {
-            return;
-        }
-        let wanted = cx.config.recovery;
-        if std::mem::replace(&mut self.multipath.recovery, wanted) != wanted {
-            self.multipath.looked = None;
-        }
-        if tunnel.epochs.current.is_some()
-            && self.recovery_told != wanted
-            && tunnel.control.push(cx.now, &Control::Recovery(wanted.number()))
-        {
-            self.recovery_told = wanted;
-        }
-    }
-
-    /// Gateway: the client says what flows shall have by repair.
-    pub(crate) fn take_recovery(&mut self, tunnel: &Tunnel, standing: Standing, number: u8) {
-        if tunnel.paths.at_gateway() && standing != Standing::Previous {
-            self.multipath.recovery = Recovery::numbered(number).unwrap_or_default();
-            self.multipath.looked = None;
+    /// The session has new keys. `at_gateway` the default repair is used until the client asks for
+    /// another under them.
+    pub(crate) fn begin_epoch(&mut self, at_gateway: bool) {
+        (self.scheduler_told, self.recovery_told) = (None, Recovery::default());
+        if at_gateway {
+            self.recovery = Recovery::default();
         }
     }
 }

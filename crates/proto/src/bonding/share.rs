@@ -7,13 +7,14 @@
 //! them for each packet.
 
 use super::Bonding;
+use crate::ablation::Heuristic;
 use crate::flow::rules::Assist;
 use crate::flow::{Assists, Flows};
 use crate::multipath::Mode;
 use crate::path::{Path, PathId};
 use crate::time::Instant;
 use crate::tunnel::paths::PathManager;
-use crate::tunnel::{Context, Side, Tunnel};
+use crate::tunnel::{Context, Tunnel};
 
 impl Bonding {
     /// Assists connections where that is wanted: only what is shared among paths is paced, and
@@ -21,12 +22,7 @@ impl Bonding {
     /// crash would break off what is owed. Where it has begun, a path may be the last for a while.
     /// Beside somebody else who fills the queue it does: a path is sent by a window there, and what
     /// is kept here fills it, whatever the sender's own window does meanwhile.
-    pub(crate) fn assist_or_not(
-        &mut self,
-        cx: &Context<'_>,
-        tunnel: &mut Tunnel,
-        flows: &mut Flows,
-    ) {
+    pub(crate) fn assist(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel, flows: &mut Flows) {
         let is_wanted = flows.wants_assist() == Assist::On && self.is_bonded(cx, tunnel);
         let assists = match tunnel.sharing.len() {
             _ if !is_wanted => Assists::None,
@@ -66,37 +62,29 @@ impl Bonding {
         }
     }
 
-    /// Gateway: the client shares its data among paths, this one with them or not.
-    pub(crate) fn take_sharing(
+    /// Data is shared with a path from now on, or no more. One that takes the place of all that
+    /// carried before is perhaps as the fastest of those was.
+    pub(crate) fn set_shared(
         &mut self,
         tunnel: &mut Tunnel,
         now: Instant,
-        id: Option<PathId>,
-        beside: bool,
+        id: PathId,
+        is_shared: bool,
     ) {
-        if let (Side::Gateway { .. }, Some(id)) = (&tunnel.paths.side, id) {
-            self.set_shared(tunnel, now, id, beside);
-        }
-    }
-
-    /// Data is shared with a path from now on, or no more. One that takes the place of all that
-    /// carried before is perhaps as the fastest of those was.
-    fn set_shared(&mut self, tunnel: &mut Tunnel, now: Instant, id: PathId, is_shared: bool) {
         let others = || tunnel.paths.list.iter().filter(|other| other.id != id);
         let rate = |path: &Path| path.congestion.as_ref().and_then(|one| one.rate());
         let known = others().filter_map(rate).reduce(f64::max);
-        let carried = known.or(self.multipath.carried).filter(|_| !others().any(Path::has_share));
+        let carried = known.or(self.carried).filter(|_| !others().any(Path::has_share));
         let Some(path) = tunnel.paths.list.get_mut(id) else { return };
         if !is_shared {
-            self.multipath.carried = rate(path).or(self.multipath.carried);
+            self.carried = rate(path).or(self.carried);
         }
         let is_new = is_shared && path.congestion.is_none();
         path.set_shared(now, is_shared);
-        if let Some(controller) = path.congestion.as_mut().filter(|_| is_new) {
-            controller.leave_out(self.multipath.ablation);
-        }
         if let (true, Some(controller), Some(carried)) = (is_new, &mut path.congestion, carried) {
-            controller.guess(carried);
+            if !self.ablation.is_off(Heuristic::Guess) {
+                controller.guess(carried);
+            }
             tunnel.replaced_at = Some(now);
         }
     }

@@ -5,10 +5,10 @@
 
 use super::Bonding;
 use crate::ablation::Heuristic;
+use crate::multipath::Recovery;
 use crate::multipath::codel::Bound;
 use crate::multipath::scheduler::Scheduler;
 use crate::multipath::snapshot::{PathSnapshot, Tally};
-use crate::multipath::{Recovery, scheduler};
 use crate::path::{Path, PathId};
 use crate::recovery::delay;
 use crate::time::{Duration, Instant};
@@ -29,43 +29,23 @@ const LONGER_MAX: Duration = crate::multipath::reorder::HOLD_MAX;
 impl Bonding {
     /// Whether packets go through [`Bonding`]: some path has a share and may be used now.
     pub(crate) fn is_bonded(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel) -> bool {
-        self.multipath.is_shared && {
+        self.is_shared && {
             self.look_at_ways(tunnel, cx.now);
             !tunnel.sharing.is_empty()
         }
     }
 
-    /// The path by which something that leaves now arrives first.
-    pub(crate) fn quickest(
-        &mut self,
-        cx: &Context<'_>,
-        tunnel: &mut Tunnel,
-        len: usize,
-    ) -> Option<PathId> {
-        self.chosen(cx, tunnel, |ways| scheduler::quickest(cx.now, ways, len))
-    }
-
-    /// The same for what leaves again.
-    pub(crate) fn quickest_open(
-        &mut self,
-        cx: &Context<'_>,
-        tunnel: &mut Tunnel,
-        len: usize,
-    ) -> Option<PathId> {
-        self.chosen(cx, tunnel, |ways| scheduler::quickest_open(cx.now, ways, len))
-    }
-
     /// The path of the way whose place is chosen; `None` where nothing is shared among paths.
-    fn chosen(
+    pub(super) fn chosen(
         &mut self,
-        cx: &Context<'_>,
+        now: Instant,
         tunnel: &mut Tunnel,
         choose: impl FnOnce(&[PathSnapshot]) -> Option<usize>,
     ) -> Option<PathId> {
-        if !self.multipath.is_shared {
+        if !self.is_shared {
             return None;
         }
-        self.look_at_ways(tunnel, cx.now);
+        self.look_at_ways(tunnel, now);
         let place = choose(&tunnel.sharing)?;
         Some(tunnel.sharing[place].path)
     }
@@ -73,35 +53,34 @@ impl Bonding {
     /// Looks which paths carry and how they are, if that may have changed.
     pub(crate) fn look_at_ways(&mut self, tunnel: &mut Tunnel, now: Instant) {
         let changes = tunnel.paths.list.changes();
-        let looked = self.multipath.looked.filter(|&(at, _)| now < at + LOOK_EVERY);
+        let looked = self.looked.filter(|&(at, _)| now < at + LOOK_EVERY);
         if looked.is_some_and(|(_, seen)| seen == changes) {
             return;
         }
         let changed = tunnel.paths.list.take_changed();
-        let at = match looked {
-            Some((at, _)) if Self::look_again(tunnel, now, changed) => at,
-            Some(_) | None => {
-                self.look_at_all(tunnel, now);
-                now
-            }
-        };
-        self.multipath.looked = Some((at, changes));
+        self.look_at(tunnel, now, if looked.is_some() { changed } else { ALL });
+        self.looked = Some((looked.map_or(now, |(at, _)| at), changes));
     }
 
-    /// Looks which paths carry, and how all of them are.
-    fn look_at_all(&mut self, tunnel: &mut Tunnel, now: Instant) {
+    /// Looks which paths carry, and how those in the places of `changed` are.
+    fn look_at(&mut self, tunnel: &mut Tunnel, now: Instant, changed: u16) {
         let mut ways = std::mem::take(&mut tunnel.sharing);
         let mut count = 0;
-        for path in tunnel.paths.list.iter().filter(|path| is_way(tunnel, now, path)) {
-            let Some(way) = snapshot(tunnel, now, path) else { continue };
-            let known = ways.iter().position(|known| known.path == path.id);
-            let known = known.filter(|&at| at >= count).unwrap_or_else(|| {
-                ways.push(way);
-                ways.len() - 1
-            });
-            let PathSnapshot { line, tally, .. } = ways[known];
-            ways.swap(count, known);
-            ways[count] = PathSnapshot { line, tally, ..way };
+        for (place, path) in tunnel.paths.list.iter().enumerate() {
+            if !is_way(tunnel, now, path) {
+                continue;
+            }
+            let known = (count..ways.len()).find(|&at| ways[at].path == path.id);
+            let at = known.unwrap_or(ways.len());
+            if known.is_none() || changed & 1 << place != 0 {
+                let Some(way) = snapshot(tunnel, now, path) else { continue };
+                if known.is_none() {
+                    ways.push(way);
+                }
+                let PathSnapshot { line, tally, .. } = ways[at];
+                ways[at] = PathSnapshot { line, tally, ..way };
+            }
+            ways.swap(count, at);
             count += 1;
         }
         ways.truncate(count);
@@ -111,7 +90,7 @@ impl Bonding {
         let longest = ways.iter().filter_map(trip).max();
         let controller =
             |way: &PathSnapshot| tunnel.paths.list.get(way.path)?.congestion.as_deref();
-        let is_on = |heuristic| !self.multipath.ablation.is_off(heuristic);
+        let is_on = |heuristic| !self.ablation.is_off(heuristic);
         let varies = is_on(Heuristic::VaryingBound)
             && ways.iter().filter_map(controller).any(|it| it.is_varying(now));
         let longest = longest.filter(|_| is_on(Heuristic::RepairBound));
@@ -120,56 +99,26 @@ impl Bonding {
             && is_on(Heuristic::ReplacedBound);
         let mended = if is_replaced { mended.of_replaced() } else { mended };
         let is_told = is_on(Heuristic::Codel);
-        let knows_far = is_on(Heuristic::Far);
-        let tries_far = is_on(Heuristic::FarTrial);
-        self.multipath.standing = match self.multipath.recovery {
+        self.standing = match self.settings.recovery {
             _ if !is_told => Bound::NEVER,
             Recovery::Throughput if varies => mended.of_varying(),
             Recovery::Throughput => mended,
             Recovery::Latency => Bound::SHORT,
         };
-        self.multipath.lines.settle(&mut ways);
+        self.lines.settle(&mut ways);
         // Who asked for a short wait, or for another choice, has it.
-        if self.multipath.scheduler == Scheduler::Earliest
-            && self.multipath.recovery == Recovery::Throughput
-            && knows_far
+        if self.settings.scheduler == Scheduler::Earliest
+            && self.settings.recovery == Recovery::Throughput
+            && is_on(Heuristic::Far)
         {
-            self.multipath.far.look(now, &ways);
-            if !tries_far {
-                self.multipath.far.end_trial();
+            self.far.look(now, &ways);
+            if !is_on(Heuristic::FarTrial) {
+                self.far.end_trial();
             }
         } else {
-            self.multipath.far.forget();
+            self.far.forget();
         }
         tunnel.sharing = ways;
-    }
-
-    /// Looks how the paths in the places of `changed` are that carried before. Returns whether
-    /// they still do, and no other.
-    fn look_again(tunnel: &mut Tunnel, now: Instant, changed: u16) -> bool {
-        let mut ways = std::mem::take(&mut tunnel.sharing);
-        let (mut is_same, mut found) = (true, 0);
-        for (place, path) in tunnel.paths.list.iter().enumerate() {
-            if changed & 1 << place == 0 {
-                continue;
-            }
-            let known = ways.iter_mut().find(|known| known.path == path.id);
-            let way = if is_way(tunnel, now, path) { snapshot(tunnel, now, path) } else { None };
-            match (known, way) {
-                (Some(known), Some(way)) if way.least.is_some() || known.least.is_none() => {
-                    let PathSnapshot { line, waiting, tally, .. } = *known;
-                    *known = PathSnapshot { line, waiting, tally, ..way };
-                    found += 1;
-                }
-                (None, None) => {}
-                (Some(_) | None, _) => is_same = false,
-            }
-        }
-        compare_delays(&mut ways);
-        // One that was removed is not among the paths.
-        is_same &= changed != ALL || found == ways.len();
-        tunnel.sharing = ways;
-        is_same
     }
 }
 

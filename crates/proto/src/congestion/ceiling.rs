@@ -5,8 +5,7 @@
 //! rate is held for a while; if not, that loss is the usual one from then on. How losses come
 //! together is counted with: one burst is one event of chance.
 
-use super::Controller;
-use crate::ablation::Heuristic;
+use super::round::Round;
 use crate::time::{Duration, Instant};
 
 /// A path may lose so much by itself, until it is known better.
@@ -61,7 +60,8 @@ pub(super) struct Ceiling {
     /// Datagrams lost, and all of them.
     counts: (f64, f64),
     attempt: Option<Attempt>,
-    holds_until: Instant,
+    /// Until when the rate does not grow.
+    pub(super) holds_until: Instant,
     hold: Duration,
     holds: bool,
     doubt_at: Instant,
@@ -69,8 +69,6 @@ pub(super) struct Ceiling {
     bursts: [f64; 4],
     /// Feedbacks that told of losses and all of them, in this moment of an attempt.
     feedbacks: (u32, u32),
-    /// A ceiling was found in the last round.
-    found: Option<Found>,
 }
 
 /// It is sent less for a moment, and as much as before in another, in turns: when it began, the
@@ -93,6 +91,14 @@ struct Attempt {
     rounds: u8,
 }
 
+impl Attempt {
+    /// One after the part `before` was lost and `arrived` bytes per second came.
+    const fn new(before: f64, arrived: f64, part: f64) -> Self {
+        let (counts, feedbacks) = ([(0.0, 0.0); 2], (0, 0));
+        Self { before, arrived, part, counts, feedbacks, moments: 0, rounds: 0 }
+    }
+}
+
 /// A ceiling, and what the experiment that found it was like.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Found {
@@ -105,12 +111,10 @@ pub(super) struct Found {
     pub(super) feedbacks: (u32, u32),
 }
 
-impl Ceiling {
-    /// The part that is lost at any rate, 0 to 0.25.
-    pub(super) const fn usual(&self) -> f64 {
-        self.usual
-    }
+/// The rate to send at from now on, if that is another, and the ceiling that was found.
+type Verdict = Option<(f64, Option<Found>)>;
 
+impl Ceiling {
     /// Whether it is sent less for a moment, or a ceiling was found of late.
     pub(super) const fn holds(&self) -> bool {
         self.holds || self.attempt.is_some()
@@ -127,22 +131,13 @@ impl Ceiling {
         if is_near { GROWTH_NEAR } else { GROWTH_MAX }
     }
 
-    /// Until when the rate does not grow.
-    pub(super) const fn holds_until(&self) -> Instant {
-        self.holds_until
-    }
-
-    /// One round of so many bytes delivered and lost, in datagrams of about `datagram` bytes, of
-    /// which so many feedbacks told, and so many of them of losses: where those are fewer than
-    /// chance has it, losses come in bursts.
+    /// Notes how losses come together: if fewer feedbacks tell of them than by chance, they come in
+    /// bursts.
     #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip")]
-    pub(super) fn note_bursts(&mut self, bytes: (u64, u64), feedbacks: (u32, u32), datagram: f64) {
-        let now = [
-            (bytes.0.saturating_add(bytes.1)) as f64 / datagram,
-            bytes.1 as f64 / datagram,
-            f64::from(feedbacks.0),
-            f64::from(feedbacks.1),
-        ];
+    fn note_bursts(&mut self, round: &Round, datagram: f64) {
+        let all = round.delivered.saturating_add(round.lost) as f64 / datagram;
+        let (feedbacks, losses) = round.feedbacks;
+        let now = [all, round.lost as f64 / datagram, f64::from(feedbacks), f64::from(losses)];
         for (sum, now) in self.bursts.iter_mut().zip(now) {
             *sum += now - *sum * BURST_WEIGHT;
         }
@@ -170,51 +165,46 @@ impl Ceiling {
         self.feedbacks = (0, 0);
     }
 
-    /// One round of so many bytes delivered and lost, in datagrams of about `datagram` bytes, of
-    /// which so many feedbacks told, and so many of them of losses, sent at about `rate`, that
-    /// arrived at `arrived`, if that is known. Returns the rate to send at
-    /// from now on, if that is another.
+    /// `round` is over, in datagrams of about `size` bytes, sent at about `rate`.
     #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip")]
-    pub(super) fn round(
-        &mut self,
-        now: Instant,
-        bytes: (u64, u64),
-        feedbacks: (u32, u32),
-        datagram: f64,
-        rate: f64,
-        arrived: Option<f64>,
-    ) -> Option<f64> {
+    pub(super) fn round(&mut self, now: Instant, round: &Round, size: f64, rate: f64) -> Verdict {
+        self.note_bursts(round, size);
         self.holds = now < self.holds_until;
-        let (delivered, lost) = (bytes.0 as f64 / datagram, bytes.1 as f64 / datagram);
         if let Some(attempt) = &mut self.attempt {
             attempt.rounds = attempt.rounds.saturating_add(1);
             if attempt.rounds <= ROUNDS_BEFORE {
                 return None;
             }
+            self.feedbacks.0 = self.feedbacks.0.saturating_add(round.feedbacks.1);
+            self.feedbacks.1 = self.feedbacks.1.saturating_add(round.feedbacks.0);
         }
+        let (delivered, lost) = (round.delivered as f64 / size, round.lost as f64 / size);
         self.counts.0 += lost;
         self.counts.1 += lost + delivered;
-        if self.attempt.is_some() {
-            self.feedbacks.0 = self.feedbacks.0.saturating_add(feedbacks.1);
-            self.feedbacks.1 = self.feedbacks.1.saturating_add(feedbacks.0);
-        }
         if now >= self.doubt_at && self.usual > DOUBT_MIN {
             (self.doubt_at, self.usual) = (now + DOUBT, self.usual / 2.0);
         }
         match self.attempt {
             Some(attempt) => self.judge(now, rate, attempt),
-            None => self.watch(rate, arrived?),
+            None => {
+                let arrived = round.arrived().or_else(|| arrived_of_bursts(now, round, rate));
+                self.watch(rate, arrived?).map(|rate| (rate, None))
+            }
         }
+    }
+
+    /// Of a rate at which datagrams left the queue, lost or not, that at which to send if `loss`
+    /// was lost. If more is lost than chance explains, datagrams did not come that far.
+    pub(super) fn with_usual_loss(&self, rate: f64, loss: f64) -> f64 {
+        let usual = loss.min(self.usual.max(LOSS_USUAL));
+        rate * (1.0 - loss) / (1.0 - usual)
     }
 
     /// A new path lost the part `loss`, at least half, and `arrived` bytes per second came. Sends a
     /// little less than that and twice as much in turns. Returns the rate to send at from now on.
     pub(super) fn doubt_start(&mut self, loss: f64, arrived: f64) -> f64 {
         self.forget();
-        let (counts, feedbacks) = ([(0.0, 0.0); 2], (0, 0));
-        let (before, part, moments, rounds) = (loss, START_PART, 0, 0);
-        let attempt = Attempt { before, arrived, part, counts, feedbacks, moments, rounds };
-        self.attempt = Some(attempt);
+        self.attempt = Some(Attempt::new(loss, arrived, START_PART));
         TRY * arrived
     }
 
@@ -227,12 +217,8 @@ impl Ceiling {
         if all >= ENOUGH / 2.0 && lost > expected + CERTAINTY * spread {
             // Below any ceiling there is: the loss told so far may be that of a lower rate.
             let less = (TRY * arrived / (1.0 - self.usual)).min(TRY * rate);
-            let (before, part) = (share, less / rate);
-            let (counts, feedbacks) = ([(0.0, 0.0); 2], (0, 0));
-            let (moments, rounds) = (0, 0);
-            let attempt = Attempt { before, arrived, part, counts, feedbacks, moments, rounds };
-            self.attempt = Some(attempt);
-            (self.counts, self.feedbacks) = ((0.0, 0.0), (0, 0));
+            self.forget();
+            self.attempt = Some(Attempt::new(share, arrived, less / rate));
             return Some(less);
         }
         if all > MANY {
@@ -243,7 +229,7 @@ impl Ceiling {
     }
 
     /// Does it help to send less?
-    fn judge(&mut self, now: Instant, rate: f64, mut attempt: Attempt) -> Option<f64> {
+    fn judge(&mut self, now: Instant, rate: f64, mut attempt: Attempt) -> Verdict {
         let dispersion = self.dispersion();
         if self.counts.1 < ENOUGH * dispersion {
             return None;
@@ -267,7 +253,7 @@ impl Ceiling {
         if less > self.usual + (full - self.usual) / 2.0 || attempt.moments >= MOMENTS_MAX {
             self.doubt_at = now + DOUBT;
             self.usual = f64::midpoint(less, full).min(USUAL_MAX);
-            return is_less.then_some(otherwise);
+            return is_less.then_some((otherwise, None));
         }
         // Nothing is known of the whole rate yet where that makes the spread infinite.
         if full - less > CERTAINTY * spread.sqrt() {
@@ -277,56 +263,25 @@ impl Ceiling {
             (self.holds_until, self.holds) = (now + self.hold, true);
             let Attempt { arrived, feedbacks, .. } = attempt;
             let datagrams = attempt.counts[1].1;
-            self.found = Some(Found { arrived, datagrams, loss: full, feedbacks });
-            return Some(attempt.arrived / (1.0 - self.usual));
+            let found = Found { arrived, datagrams, loss: full, feedbacks };
+            return Some((arrived / (1.0 - self.usual), Some(found)));
         }
         self.attempt = Some(Attempt { rounds: 0, ..attempt });
-        Some(otherwise)
+        Some((otherwise, None))
     }
 }
 
-impl Controller {
-    /// Of a rate at which datagrams left the queue, lost or not, that at which to send. Where more
-    /// is lost than chance explains, they did not come that far.
-    pub(super) fn with_usual_loss(&self, rate: f64) -> f64 {
-        let loss = self.round.loss();
-        let usual = loss.min(self.ceiling.usual().max(LOSS_USUAL));
-        rate * (1.0 - loss) / (1.0 - usual)
-    }
-
-    /// Bytes per second that arrived of a sender that had not always something to send, and perhaps
-    /// overran a policer with its bursts: more is lost than paths lose by themselves.
-    fn arrived_of_bursts(&self, now: Instant) -> Option<f64> {
-        let (loss, arrived) = (self.round.loss(), self.round.delivered_per_second(now));
-        let sent = arrived / (1.0 - loss);
-        (loss > USUAL_MAX && sent >= BURSTS_SENT * self.rate).then_some(arrived)
-    }
-
-    /// Whether what was lost in the last round, of which `arrived` bytes per second came, was lost
-    /// because too much is sent.
-    pub(super) fn heed_ceiling(&mut self, now: Instant, arrived: Option<f64>) {
-        if self.ablation.is_off(Heuristic::Ceiling) {
-            return;
-        }
-        let bytes = (self.round.delivered, self.round.lost);
-        let arrived = arrived.or_else(|| self.arrived_of_bursts(now));
-        self.ceiling.note_bursts(bytes, self.round.feedbacks, self.datagram);
-        if let Some(rate) =
-            self.ceiling.round(now, bytes, self.round.feedbacks, self.datagram, self.rate, arrived)
-        {
-            self.rate = rate;
-            self.growth = self.growth_first();
-        }
-        if let Some(found) = self.ceiling.found.take() {
-            self.note_ceiling(now, &found);
-        }
-        self.policed.round();
-    }
+/// Bytes per second that arrived of a sender that had not always something to send, and perhaps
+/// overran a policer with its bursts: more is lost than paths lose by themselves.
+fn arrived_of_bursts(now: Instant, round: &Round, rate: f64) -> Option<f64> {
+    let (loss, arrived) = (round.loss(), round.delivered_per_second(now));
+    (loss > USUAL_MAX && arrived / (1.0 - loss) >= BURSTS_SENT * rate).then_some(arrived)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recovery::RateSample;
 
     /// A sender on a path of 10 MB/s, told of by ten datagrams at a time, that loses 2 % in bursts
     /// of `burst`, in rounds of 40 ms: in how many of 4,000 less was sent to see whether that
@@ -346,12 +301,19 @@ mod tests {
                 losses += u32::from(bursts > 0);
             }
             now = now + Duration::from_millis(40);
-            let bytes = ((told * 10 - lost) * 1_400, lost * 1_400);
-            ceiling.note_bursts(bytes, (told as u32, losses), 1_400.0);
-            let arrived = rate * bytes.0 as f64 / (bytes.0 + bytes.1) as f64;
-            let another =
-                ceiling.round(now, bytes, (told as u32, losses), 1_400.0, rate, Some(arrived));
-            let grows = !ceiling.tries() && now >= ceiling.holds_until();
+            let mut round = Round::new(now, rate);
+            (round.delivered, round.lost) = ((told * 10 - lost) * 1_400, lost * 1_400);
+            round.feedbacks = (told as u32, losses);
+            let arrived = rate * (told * 10 - lost) as f64 / (told * 10) as f64;
+            let sample = RateSample {
+                bytes_per_second: arrived,
+                left_per_second: rate,
+                is_limited: false,
+                prior_delivered: 0,
+            };
+            round.sample(now, &sample, (arrived, rate));
+            let another = ceiling.round(now, &round, 1_400.0, rate).map(|(rate, _)| rate);
+            let grows = !ceiling.tries() && now >= ceiling.holds_until;
             let growth = if grows { ceiling.growth_max(now) } else { 0.0 };
             rate = another.unwrap_or(rate * (1.0 + growth)).min(CARRIES);
             tries += u32::from(ceiling.tries());

@@ -17,10 +17,8 @@
 //! takes no part in that. (Nimbus' senders follow one of them likewise, by its pulses.)
 
 use super::cubic::Cubic;
-use super::emptying::{Emptying, Outcome, PACE_SURE};
-use super::queue::QUEUE;
-use super::{Controller, Phase, TRIAL_EVERY};
-use crate::ablation::Heuristic;
+use super::queue;
+use super::trial::{self, Trial};
 use crate::recovery::AckSample;
 use crate::recovery::feedback::PACED_BYTES_MAX;
 use crate::time::{Duration, Instant};
@@ -80,24 +78,76 @@ const UNPROVED: Duration = Duration::from_secs(10);
 const ROUNDS: u8 = 8;
 
 /// Perhaps somebody else fills the queue.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Suspicion {
-    /// Trials so far, the last of them, and the least and the most that stayed, seconds.
+    /// Trials that suggest it so far, the last of them, and the least and the most that stayed,
+    /// seconds.
     pub(super) trials: u8,
     tried_at: Instant,
-    stayed: (f64, f64),
+    stayed: Option<(f64, f64)>,
     /// The greatest rate of late, bytes per second: who gives way asks no more of the queue for it.
     rate: f64,
 }
 
-/// Somebody else does.
+/// What a trial led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Suspected {
+    Nobody,
+    /// Perhaps somebody: another trial will tell.
+    Perhaps {
+        next_at: Instant,
+    },
+    Somebody,
+}
+
+impl Suspicion {
+    /// A trial is over, on a path with a round trip of `trip` that carries `rate` together with
+    /// those that share its queue. Datagrams have so many bytes, jitter is in seconds.
+    pub(super) fn trial(
+        &mut self,
+        now: Instant,
+        trial: &Trial,
+        trip: Duration,
+        rate: f64,
+        (datagram, jitter): (f64, f64),
+    ) -> Suspected {
+        let is_fresh = now.saturating_since(self.tried_at) < TRIALS_OLD;
+        let Self { mut trials, mut stayed, rate: before, .. } =
+            if is_fresh { *self } else { Self::default() };
+        let rate = rate.max(before * RATE_KEPT);
+        let wanted = queue::wanted(datagram / rate.max(1.0), jitter, false);
+        let at_least = |(seconds, times): (f64, f64)| (times * wanted).max(seconds);
+        if trial.before < at_least(TRIED) {
+            return Suspected::Nobody;
+        }
+        let (felt, least) = (trial.felt(), trial.least);
+        if felt < LESSER {
+            trials = trials.saturating_add(1);
+            let (low, high) = stayed.unwrap_or((least, least));
+            stayed = Some((low.min(least), high.max(least)));
+        } else if felt >= ALONE {
+            trials = trials.saturating_sub(1);
+        }
+        *self = Self { trials, tried_at: now, stayed, rate };
+        let varies = stayed.is_some_and(|(low, high)| high - low > at_least(VARIES));
+        if trials >= TRIALS && varies {
+            Suspected::Somebody
+        } else if trials < 2 * TRIALS && felt < ALONE {
+            Suspected::Perhaps { next_at: trial::after(now, TRIALS_EVERY, trip) }
+        } else {
+            Suspected::Nobody
+        }
+    }
+}
+
+/// Somebody else does: the path is sent on by a window.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Competition {
     cubic: Cubic,
     /// Mean round trip, with all that waits, seconds.
     trip: f64,
     /// The least that waited since, seconds: the way may have become longer.
-    pub(super) floor: f64,
+    floor: f64,
     told_at: Instant,
     /// What had arrived when something was lost last.
     recovers: u64,
@@ -117,7 +167,40 @@ pub(super) struct Competition {
 }
 
 impl Competition {
-    /// Bytes that may be on their way, in datagrams of so many, by what is such a part of all that
+    /// It begins on a path that carries `rate`, a part of what those that lead through its queue
+    /// do, with a round trip of `trip` seconds without the queue of `queue` seconds. If that gave
+    /// way for long, it begins with half of what it had, as after one loss.
+    pub(super) fn new(
+        now: Instant,
+        (rate, suspicion): (f64, Suspicion),
+        (trip, queue): (f64, f64),
+        arrived: u64,
+        (datagram, part): (f64, f64),
+    ) -> Self {
+        let trip = trip + queue;
+        let rate = rate.max(ENTRY * suspicion.rate * part);
+        Self {
+            cubic: Cubic::new(now, rate * trip / datagram),
+            trip,
+            floor: queue,
+            told_at: now,
+            recovers: arrived,
+            trial_at: now + OTHERS_TRIED_EVERY,
+            tried_at: now,
+            longest: (queue, now),
+            proved_at: now,
+            alone: 0,
+            nearly: 0,
+            empty: 0,
+        }
+    }
+
+    /// The part of a queue that this sender may have caused, in seconds.
+    pub(super) fn own(&self, queue: f64) -> f64 {
+        (queue - self.floor).max(0.0)
+    }
+
+    /// Bytes that may be in flight, in datagrams of so many, by what is such a part of all that
     /// lead through the queue.
     pub(super) fn window(&self, datagram: f64, part: f64) -> f64 {
         (self.cubic.window() - BEYOND * (1.0 - part)) * datagram + UNTOLD * part
@@ -128,11 +211,61 @@ impl Competition {
         PACE * self.rate(datagram)
     }
 
-    /// With every feedback: the queue is `queue` seconds long now. If it falls, all that lead
-    /// through it see that, and may try at one moment.
-    fn watch_fall(&mut self, now: Instant, queue: f64, trip: Duration) {
+    /// Bytes per second that it carries.
+    pub(super) fn rate(&self, datagram: f64) -> f64 {
+        self.cubic.window() * datagram / self.trip.max(1e-4)
+    }
+
+    /// Feedback came, and the queue is `queue` seconds long. Whether there was not always something
+    /// to send, and whether less is sent now for a trial.
+    #[expect(clippy::cast_precision_loss, reason = "less than 2^52 bytes are in flight")]
+    pub(super) fn feedback(
+        &mut self,
+        now: Instant,
+        sample: &AckSample,
+        queue: f64,
+        (datagram, part): (f64, f64),
+        (is_limited, pauses): (bool, bool),
+    ) {
+        let since = now.saturating_since(self.told_at);
+        self.told_at = now;
+        if let Some(trip) = sample.trip {
+            self.trip += (trip.as_secs_f64() - self.trip) * TRIP_WEIGHT;
+        }
+        let in_flight = sample.in_flight_before() as f64;
+        let is_full = in_flight + 2.0 * datagram >= self.window(datagram, part);
+        if sample.lost > 0 {
+            // What left before that is of the same moment as the last loss.
+            if sample.rate.is_some_and(|rate| rate.prior_delivered >= self.recovers) {
+                self.recovers = sample.arrived;
+                self.cubic.lost(now, part);
+            }
+        } else if !pauses && (is_full || !is_limited) {
+            let trip = Duration::from_secs_f64(self.trip);
+            self.cubic.arrived(now, sample.delivered as f64 / datagram, trip, part);
+        } else {
+            self.cubic.paused(since);
+        }
+        self.floor = self.floor.min(queue);
+    }
+
+    /// Whether a trial is to begin that tells whether somebody else is still there. The queue is
+    /// `queue` seconds long; while a trial is running, it says nothing.
+    pub(super) fn is_due(&mut self, now: Instant, queue: f64, is_tried: bool) -> bool {
+        if is_tried {
+            self.longest = (queue, now);
+            return false;
+        }
+        self.watch_fall(now, queue);
+        now >= self.trial_at && self.tries(now, queue)
+    }
+
+    /// The queue is `queue` seconds long now. If it falls, all that lead through it see that, and
+    /// may try at one moment.
+    fn watch_fall(&mut self, now: Instant, queue: f64) {
         let (longest, at) = self.longest;
-        if queue >= longest || now.saturating_since(at) > FALLS_WITHIN + trip {
+        let within = FALLS_WITHIN + Duration::from_secs_f64(self.trip);
+        if queue >= longest || now.saturating_since(at) > within {
             self.longest = (queue, now);
         } else if longest - queue > FALLS.0.max(FALLS.1 * longest)
             && now + FALLS_AFTER >= self.tried_at + FALLS_EVERY
@@ -141,219 +274,36 @@ impl Competition {
         }
     }
 
-    fn rate(&self, datagram: f64) -> f64 {
-        self.cubic.window() * datagram / self.trip.max(1e-4)
-    }
-}
-
-impl Controller {
-    /// It was sent less for a moment; what stays of the queue is perhaps another's.
-    pub(super) fn suspect(&mut self, now: Instant, emptying: &Emptying) {
-        if self.ablation.is_off(Heuristic::Competition) {
-            return;
-        }
-        let before = self.suspicion.filter(|it| now.saturating_since(it.tried_at) < TRIALS_OLD);
-        let rate = (self.rate + self.company).max(before.map_or(0.0, |it| it.rate * RATE_KEPT));
-        if emptying.before() < self.at_least(TRIED, rate) || self.round.is_limited {
-            return;
-        }
-        let (trials, stayed) =
-            before.map_or((0, (f64::INFINITY, 0.0)), |it| (it.trials, it.stayed));
-        let least = emptying.least();
-        let (trials, stayed) = match emptying.felt() {
-            felt if felt < LESSER => {
-                (trials.saturating_add(1), (stayed.0.min(least), stayed.1.max(least)))
-            }
-            felt if felt < ALONE => (trials, stayed),
-            _ => (trials.saturating_sub(1), stayed),
-        };
-        self.suspicion = Some(Suspicion { trials, tried_at: now, stayed, rate });
-        if trials >= TRIALS && stayed.1 - stayed.0 > self.at_least(VARIES, rate) {
-            self.compete(now, self.queue.whole());
-        } else if trials < 2 * TRIALS && emptying.felt() < ALONE {
-            self.empties_at = now + TRIALS_EVERY.0.max(self.trip * TRIALS_EVERY.1);
-        }
-    }
-
-    /// The part of this path of all that lead through its queue.
-    pub(super) fn part(&self) -> f64 {
-        self.rate / (self.rate + self.company).max(1.0)
-    }
-
-    /// So many seconds and no less than so many times what is wanted to wait at this rate.
-    fn at_least(&self, (seconds, times): (f64, f64), rate: f64) -> f64 {
-        let wanted = QUEUE.0 + QUEUE.1 * self.datagram / rate.max(1.0) + 2.0 * self.queue.jitter();
-        seconds.max(times * wanted)
-    }
-
-    /// Nothing is known of anybody else who fills the queue.
-    pub(crate) const fn forget_others(&mut self) {
-        self.suspicion = None;
-    }
-
-    /// From now on it is sent by a window.
-    fn compete(&mut self, now: Instant, queue: f64) {
-        let trip = self.trip.as_secs_f64() + queue;
-        // Who gave way for long begins with half of what it had, as after one loss.
-        let most = self.suspicion.map_or(0.0, |it| it.rate);
-        let rate = self.rate.max(ENTRY * most * self.part());
-        self.suspicion = None;
-        self.phase = Phase::Competes(Competition {
-            cubic: Cubic::new(now, rate * trip / self.datagram),
-            trip,
-            floor: queue,
-            told_at: now,
-            recovers: self.arrived,
-            trial_at: now + OTHERS_TRIED_EVERY,
-            tried_at: now,
-            longest: (queue, now),
-            proved_at: now,
-            alone: 0,
-            nearly: 0,
-            empty: 0,
-        });
-    }
-
-    /// Nobody else is there: what waits is this end's.
-    fn end_competition(&mut self, now: Instant) {
-        self.phase = Phase::Steady;
-        self.queue.own();
-        let lag = self.lag();
-        self.emptying = Some(Emptying::of_unknown(now, self.queue.whole(), lag));
-        self.suspicion = None;
-        self.rate = self.round.arrived().unwrap_or(self.rate).min(self.rate);
-        self.growth = self.growth_first();
-        self.unseen = (1.0, 1.0);
-        self.settles = 3;
-        self.grows_at = now + super::seconds(2.0 * lag);
-        self.queue_before = self.queue.least();
-    }
-
-    /// Whether it is sent by a window, and the queue is long enough to try whether somebody else is
-    /// still there; if so that is not due again soon.
-    pub(super) fn tries_others(&mut self, now: Instant) -> bool {
-        let is_long = self.perhaps_own() > TRIAL_QUEUE;
-        let Phase::Competes(competition) = &mut self.phase else { return false };
+    /// Whether the queue is long enough for a trial. If so, the next is not due soon.
+    pub(super) fn tries(&mut self, now: Instant, queue: f64) -> bool {
+        let is_long = self.own(queue) > TRIAL_QUEUE;
         if is_long {
-            (competition.trial_at, competition.tried_at) = (now + OTHERS_TRIED_EVERY, now);
+            (self.trial_at, self.tried_at) = (now + OTHERS_TRIED_EVERY, now);
         }
         is_long
     }
 
-    /// With every feedback, before which so many bytes were on their way.
-    #[expect(clippy::cast_precision_loss, reason = "less than 2^52 bytes are on their way")]
-    pub(super) fn heed_others(&mut self, now: Instant, told: &AckSample, was_in_flight: u64) {
-        let queue = self.queue.whole();
-        let pauses = self.emptying.is_some_and(|emptying| emptying.pace(now).is_some());
-        let (datagram, part, is_limited) = (self.datagram, self.part(), self.round.is_limited);
-        let Phase::Competes(competition) = &mut self.phase else { return };
-        let since = now.saturating_since(competition.told_at);
-        competition.told_at = now;
-        if let Some(trip) = told.trip {
-            competition.trip += (trip.as_secs_f64() - competition.trip) * TRIP_WEIGHT;
-        }
-        let trip = super::seconds(competition.trip);
-        let is_full = was_in_flight as f64 + 2.0 * datagram >= competition.window(datagram, part);
-        if told.lost > 0 {
-            // What left before that is of the same moment as the last loss.
-            if told.rate.is_some_and(|rate| rate.prior_delivered >= competition.recovers) {
-                competition.recovers = told.arrived;
-                competition.cubic.lost(now, part);
-            }
-        } else if !pauses && (is_full || !is_limited) {
-            competition.cubic.arrived(now, told.delivered as f64 / datagram, trip, part);
-        } else {
-            competition.cubic.paused(since);
-        }
-        self.rate = competition.rate(datagram);
-        competition.floor = competition.floor.min(queue);
-        if self.emptying.is_none() {
-            competition.watch_fall(now, queue, trip);
-        } else {
-            competition.longest = (queue, now);
-        }
-        let is_due = now >= competition.trial_at && self.emptying.is_none();
-        if is_due && self.tries_others(now) {
-            self.empty(now, PACE_SURE);
-        }
-    }
-
-    /// At the end of a round in which it was sent by a window.
-    pub(super) fn watch_others(&mut self, now: Instant) {
-        let (queue, target) = (self.queue.whole(), self.target());
-        if let Some(arrived) = self.round.arrived() {
-            self.arrives = arrived / (1.0 - self.round.loss());
-        }
-        let Phase::Competes(competition) = &mut self.phase else { return };
+    /// A round is over, with a queue of `queue` seconds and a target of `target`. Returns whether
+    /// nobody else is there.
+    pub(super) fn end_round(&mut self, now: Instant, queue: f64, target: f64) -> bool {
         let is_empty = queue < target / 2.0;
-        competition.empty = if is_empty { competition.empty.saturating_add(1) } else { 0 };
-        let is_unproved = now.saturating_since(competition.proved_at) > UNPROVED;
-        if is_unproved || competition.empty >= ROUNDS {
-            self.end_competition(now);
-        }
+        self.empty = if is_empty { self.empty.saturating_add(1) } else { 0 };
+        now.saturating_since(self.proved_at) > UNPROVED || self.empty >= ROUNDS
     }
 
-    /// It was sent less for a moment, and that is what came of it.
-    pub(super) fn judge_competition(&mut self, now: Instant, emptying: &Emptying) {
-        let (felt, is_limited) = (emptying.felt(), self.round.is_limited);
-        let Phase::Competes(competition) = &mut self.phase else { return };
-        if is_limited {
-            return; // What fell is not what was held back.
-        }
+    /// A trial is over, of which the part `felt` was felt. Returns whether nobody else is there.
+    pub(super) fn trial(&mut self, now: Instant, felt: f64) -> bool {
         if felt < ALONE {
-            competition.proved_at = now;
+            self.proved_at = now;
         }
-        competition.nearly = if felt < NEARLY { 0 } else { competition.nearly + 1 };
-        competition.alone = if felt < ALONE { 0 } else { competition.alone + 1 };
+        self.nearly = if felt < NEARLY { 0 } else { self.nearly + 1 };
+        self.alone = if felt < ALONE { 0 } else { self.alone + 1 };
         if felt >= ALONE {
-            competition.trial_at = now.max(competition.tried_at + TRIAL_AGAIN);
+            self.trial_at = now.max(self.tried_at + TRIAL_AGAIN);
         } else if felt >= NEARLY {
-            competition.trial_at = now.max(competition.tried_at + FALLS_EVERY);
+            self.trial_at = now.max(self.tried_at + FALLS_EVERY);
         }
-        if competition.alone >= ALONE_TRIALS || competition.nearly >= NEARLY_TRIALS {
-            self.end_competition(now);
-        }
-    }
-
-    /// Whether the queue became shorter when less was sent.
-    pub(super) fn judge_emptying(&mut self, now: Instant) {
-        let queue = self.queue.whole();
-        let Some(outcome) = self.emptying.as_mut().and_then(|e| e.watch(now, queue)) else {
-            return;
-        };
-        let Some(emptying) = self.emptying.take() else { return };
-        if self.competes() {
-            return self.judge_competition(now, &emptying);
-        }
-        if !emptying.tells {
-            return;
-        }
-        self.suspect(now, &emptying);
-        if self.competes() {
-            return;
-        }
-        match outcome {
-            Outcome::Felt => {}
-            Outcome::Doubtful => self.empty(now, PACE_SURE),
-            Outcome::Foreign => {
-                self.note_others(now);
-                self.queue.disown();
-            }
-        }
-    }
-
-    /// Empties this path's queue while another path empties its own, at this part of the rate. If
-    /// both are one queue, the result tells how much of it all paths of the peer hold together.
-    pub(crate) fn empty_beside(&mut self, now: Instant, pace: f64) {
-        if self.tries_others(now) {
-            self.empty(now, pace);
-            self.empties = None;
-        } else if self.phase == Phase::Steady && !self.round.is_limited && self.is_doubtful() {
-            self.empties_at = now + self.empty_every();
-            self.tries_at = now + TRIAL_EVERY.max(self.trip * 20);
-            self.empty(now, pace);
-            self.empties = None;
-        }
+        self.alone >= ALONE_TRIALS || self.nearly >= NEARLY_TRIALS
     }
 }
 

@@ -1,6 +1,6 @@
+use super::super::Controller;
 use super::super::model::{Link, World};
-use super::{Controller, Phase};
-use crate::time::{Duration, Instant};
+use super::*;
 
 /// Mbit/s, milliseconds, and seconds of what the queue holds.
 const LINKS: [(f64, u64, f64); 6] = [
@@ -159,13 +159,9 @@ fn two_who_competed_with_another_do_not_go_on_with_each_other() {
 #[test]
 fn what_is_on_its_way_beyond_the_window_is_that_of_all_paths_of_a_queue_together() {
     let beyond = |paths: f64| {
-        let mut controller = Controller::new(Instant::ZERO, Some(Duration::from_millis(100)));
-        controller.rate = 125_000.0;
-        controller.company = (paths - 1.0) * controller.rate;
-        controller.compete(Instant::ZERO, 0.0);
-        let Phase::Competes(it) = controller.phase else { panic!("it was told to") };
-        paths * (controller.window() - it.cubic.window() * controller.datagram)
-            + (paths - 1.0) * controller.datagram / 2.0
+        let (rate, of) = ((125_000.0, Suspicion::default()), (1_400.0, 1.0 / paths));
+        let it = Competition::new(Instant::ZERO, rate, (0.1, 0.0), 0, of);
+        paths * (it.window(of.0, of.1) - it.cubic.window() * of.0) + (paths - 1.0) * of.0 / 2.0
     };
     for paths in [1.0, 2.0, 4.0] {
         assert!((beyond(paths) - 5_500.0).abs() < 1e-6, "{paths}: {}", beyond(paths));

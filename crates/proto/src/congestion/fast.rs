@@ -8,7 +8,6 @@
 //! paced again for at least a minute. Several paths that carry together are always paced, because
 //! the first would get everything otherwise.
 
-use super::{Controller, Phase};
 use crate::time::{Duration, Instant};
 
 /// A path that carries so much is fast, bytes per second: 500 Mbit/s.
@@ -24,7 +23,8 @@ const PACED: Duration = Duration::from_secs(60);
 /// Whether a path is fast.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Fast {
-    is_fast: bool,
+    /// The path is not paced.
+    pub(super) is_fast: bool,
     /// No other path of the session carries.
     is_alone: bool,
     /// It is paced until then at least.
@@ -32,40 +32,20 @@ pub(super) struct Fast {
 }
 
 impl Fast {
-    /// Whether the path is not paced.
-    pub(super) const fn is_fast(self) -> bool {
-        self.is_fast
+    /// Whether no other path of the session carries.
+    pub(super) const fn set_alone(&mut self, is_alone: bool) {
+        self.is_alone = is_alone;
+        self.is_fast &= is_alone;
     }
 
-    /// The path begins anew: whether it is fast has to show again.
-    pub(super) const fn forget(&mut self) {
-        self.is_fast = false;
-    }
-
-    /// The path is paced again for a while.
-    fn leave(&mut self, now: Instant) {
-        if self.is_fast {
+    /// Decides with each feedback: so many seconds wait, of which `late` are explained by late
+    /// hosts. `rate` is what the path carries, unless it drains or others fill its queue.
+    pub(super) fn feedback(&mut self, now: Instant, queue: f64, late: f64, rate: Option<f64>) {
+        if !self.is_fast {
+            let is_enough = rate.is_some_and(|rate| rate >= RATE);
+            self.is_fast = is_enough && self.is_alone && now >= self.paced_until;
+        } else if queue > QUEUE_MAX + late {
             (self.is_fast, self.paced_until) = (false, now + PACED);
-        }
-    }
-}
-
-impl Controller {
-    /// Sets whether no other path of the session carries.
-    pub(crate) const fn set_alone(&mut self, is_alone: bool) {
-        self.fast.is_alone = is_alone;
-        self.fast.is_fast &= is_alone;
-    }
-
-    /// Decides with each feedback whether the path is fast.
-    pub(super) fn heed_fast(&mut self, now: Instant) {
-        if self.fast.is_fast {
-            if self.queue.least() > QUEUE_MAX + self.late_seconds() || self.competes() {
-                self.fast.leave(now);
-            }
-        } else if matches!(self.phase, Phase::Startup { .. } | Phase::Steady) {
-            self.fast.is_fast =
-                self.fast.is_alone && self.rate >= RATE && now >= self.fast.paced_until;
         }
     }
 }

@@ -1,10 +1,10 @@
-//! A model of a link for tests: senders under a [`Controller`] each, a serialiser with a bounded
+//! A model of a link for tests: senders under a [`ShortQueue`] each, a serialiser with a bounded
 //! queue that they share, delay, jitter, loss, and receivers that tell what arrived.
 
-use super::{AckSample, Controller};
-use crate::recovery::RateSample;
+use super::{Conditions, Controller, ShortQueue};
 use crate::recovery::delay::Delay;
 use crate::recovery::feedback::PACED_BYTES_MAX;
+use crate::recovery::{AckSample, RateSample};
 use crate::time::{Duration, Instant};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -99,7 +99,12 @@ pub(super) struct Elastic {
 
 /// One sender, its receiver and what is between.
 pub(super) struct Flow {
-    pub(super) controller: Controller,
+    pub(super) controller: ShortQueue,
+    pub(super) conditions: Conditions,
+    /// The trial that it began with the last feedback.
+    trial: Option<f64>,
+    /// The rate of a policer that it found.
+    pub(super) policed: Option<f64>,
     /// Bytes per second that want to be sent.
     pub(super) load: f64,
     begins: Instant,
@@ -128,7 +133,10 @@ pub(super) struct Flow {
 impl Flow {
     pub(super) fn new(begins: Instant) -> Self {
         Self {
-            controller: Controller::new(begins, None),
+            controller: ShortQueue::new(begins, None),
+            conditions: Conditions::default(),
+            trial: None,
+            policed: None,
             load: f64::INFINITY,
             begins,
             backlog: 0.0,
@@ -191,7 +199,9 @@ impl Flow {
             trip: Some(now.saturating_since(newest.at) - held),
             queue: self.delay.queue(now),
         };
-        self.controller.told(now, &told);
+        let findings = self.controller.on_ack(now, &told, &self.conditions);
+        self.trial = findings.trial;
+        self.policed = self.policed.or(findings.policed);
     }
 }
 
@@ -312,10 +322,8 @@ impl World {
                     }
                 }
                 Event::AckSample { largest, bytes, arrived, held } => {
+                    self.flows[flow].conditions.gives_way = !self.heeds;
                     self.flows[flow].told(at, largest, bytes, arrived, held);
-                    if !self.heeds {
-                        self.flows[flow].controller.forget_others();
-                    }
                     self.empty_together(flow);
                     self.wake(flow);
                 }
@@ -336,11 +344,11 @@ impl World {
                 flow.controller.set_company(all - rate);
             }
         }
-        let empties = self.flows[index].controller.takes_emptying();
-        let Some(pace) = empties.filter(|_| self.together) else { return };
+        let trial = self.flows[index].trial.take();
+        let Some(pace) = trial.filter(|_| self.together) else { return };
         for (other, flow) in self.flows.iter_mut().enumerate() {
             if other != index {
-                flow.controller.empty_beside(self.now, pace);
+                flow.controller.join_trial(self.now, pace);
             }
         }
     }

@@ -10,7 +10,6 @@
 //! Does not know what is policed, and changes no rate. Limits: a queue shorter than a fortieth of
 //! the round trip looks like a policer. A sender below the policer's rate notices nothing.
 
-use super::Controller;
 use super::ceiling::Found;
 use crate::time::{Duration, Instant};
 
@@ -44,8 +43,6 @@ pub(super) struct Policed {
     evidence: u8,
     rate: f64,
     at: Instant,
-    /// To be told: bytes per second.
-    tells: Option<f64>,
 }
 
 impl Policed {
@@ -55,12 +52,15 @@ impl Policed {
     }
 
     /// A round is over.
-    pub(super) fn round(&mut self) {
+    pub(super) fn end_round(&mut self) {
         self.waits = (self.waits.0 * FADING, self.waits.1 * FADING);
     }
 
-    /// A ceiling was found; a wait of up to `most` seconds is no queue.
-    fn ceiling(&mut self, now: Instant, found: &Found, most: f64) {
+    /// A ceiling was found below which less is lost, on a path with a round trip of `rtt` and a
+    /// jitter of so many seconds. Returns whether the path is policed.
+    pub(super) fn note(&mut self, now: Instant, found: &Found, rtt: Duration, jitter: f64) -> bool {
+        let (least, of_trip, of_jitter) = WAIT;
+        let most = least.max(of_trip * rtt.as_secs_f64()) + of_jitter * jitter;
         let (sum, count) = self.waits;
         let is_one = (found.arrived - self.rate).abs() < SAME * self.rate
             && now.saturating_since(self.at) < ROW;
@@ -70,9 +70,7 @@ impl Policed {
         self.at = now;
         let evidence = if sum > most * count { 0 } else { evidence(found) };
         self.evidence = if evidence > 0 { self.evidence.saturating_add(evidence) } else { 0 };
-        if self.evidence >= ENOUGH {
-            self.tells = Some(found.arrived);
-        }
+        self.evidence >= ENOUGH
     }
 }
 
@@ -88,21 +86,6 @@ fn evidence(found: &Found) -> u8 {
     if found.loss >= loss && losses >= feedbacks { ENOUGH } else { 1 }
 }
 
-impl Controller {
-    /// A ceiling was found below which less is lost.
-    pub(super) fn note_ceiling(&mut self, now: Instant, found: &Found) {
-        let (least, trip, jitter) = WAIT;
-        let most = least.max(trip * self.trip.as_secs_f64()) + jitter * self.queue.jitter();
-        self.policed.ceiling(now, found, most);
-    }
-
-    /// Whether the path was found to be policed since this was asked last: the bytes per second
-    /// that pass.
-    pub(crate) fn takes_policed(&mut self) -> Option<f64> {
-        self.policed.tells.take()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::model::{Link, SIZE, World};
@@ -114,7 +97,7 @@ mod tests {
             each(world, tenth);
             let end = f64::from(tenth + 1) / 10.0;
             world.run(end);
-            if let Some(rate) = world.flows[0].controller.takes_policed() {
+            if let Some(rate) = world.flows[0].policed.take() {
                 return Some((end, rate / 125_000.0));
             }
         }

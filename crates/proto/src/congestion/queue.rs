@@ -1,6 +1,5 @@
 //! The queueing delay on a path that this end's own sending causes, and its target.
 
-use super::Controller;
 use crate::time::{Duration, Instant};
 
 /// The least wait is that of two spans, each as long as half a round trip, but no shorter
@@ -15,7 +14,7 @@ const JITTER_WEIGHT: f64 = 1.0 / 16.0;
 const STUBBORN: u8 = 4;
 
 /// The target queue: seconds and datagrams,
-pub(super) const QUEUE: (f64, f64) = (0.0015, 1.5);
+const QUEUE: (f64, f64) = (0.0015, 1.5);
 /// and the same while realtime traffic shares the path.
 const QUEUE_CALM: (f64, f64) = (0.0003, 0.75);
 
@@ -25,10 +24,12 @@ pub(super) struct Queue {
     /// The least of the span that is going on, and of the one before.
     least: (Option<f64>, Option<f64>),
     span_began: Instant,
-    span: f64,
+    /// How much later than the queue itself its least shows that it grew.
+    pub(super) span: f64,
     /// The last two samples.
     last: Option<(f64, f64)>,
-    jitter: f64,
+    /// Mean deviation of the wait from one datagram to the next.
+    pub(super) jitter: f64,
     /// A wait on which this end has no influence: others fill the queue, or the way is longer now.
     foreign: f64,
     /// Rounds without effect, and the queue at the last one.
@@ -67,19 +68,9 @@ impl Queue {
         now.map_or(0.0, |now| before.map_or(0.0, |before| before.min(now)))
     }
 
-    /// Mean deviation of the wait from one datagram to the next.
-    pub(super) const fn jitter(&self) -> f64 {
-        self.jitter
-    }
-
     /// Whether something waits that is not this end's doing.
     pub(super) fn is_foreign(&self) -> bool {
         self.foreign > 0.0
-    }
-
-    /// How much later than the queue itself its least shows that it grew.
-    pub(super) const fn lag(&self) -> f64 {
-        self.span
     }
 
     /// Once per round: whether the queue is longer than `most`, and has not become shorter for so
@@ -104,26 +95,10 @@ impl Queue {
     }
 }
 
-impl Controller {
-    /// The target queue, in seconds.
-    pub(super) fn target(&self) -> f64 {
-        self.needed() + self.reserve()
-    }
-
-    /// The needed queue, in seconds. With it, a path of constant rate is never idle, and queueing
-    /// that comes from jitter is not taken for more.
-    pub(super) fn needed(&self) -> f64 {
-        let all = self.rate + self.company;
-        let datagram = if self.rate > 0.0 { self.datagram / all } else { 0.0 };
-        let is_calm = self.told_at < self.calm_until;
-        let (least, datagrams) = if is_calm { QUEUE_CALM } else { QUEUE };
-        let late = if is_calm { 0.0 } else { self.late_bounded().as_secs_f64() };
-        least + datagrams * datagram + 2.0 * self.queue.jitter() + late
-    }
-
-    /// Makes half of the wanted queue before it is seen.
-    pub(super) fn growth_first(&self) -> f64 {
-        let (least, most) = self.growth_range();
-        (0.5 * self.target() / self.lag()).clamp(least, most)
-    }
+/// The queue that is wanted, in seconds: with it, a path of constant rate is never idle, and
+/// queueing that comes from jitter is not taken for more. A datagram takes `datagram` seconds.
+/// While realtime traffic shares the path, the queue `is_calm`.
+pub(super) fn wanted(datagram: f64, jitter: f64, is_calm: bool) -> f64 {
+    let (least, datagrams) = if is_calm { QUEUE_CALM } else { QUEUE };
+    least + datagrams * datagram + 2.0 * jitter
 }

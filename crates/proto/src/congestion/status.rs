@@ -1,7 +1,5 @@
 //! A snapshot of a controller for people who ask why a path is not faster.
 
-use super::{Controller, Phase};
-
 /// What a controller knows about its path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ControllerPhase {
@@ -41,24 +39,4 @@ pub struct ControllerStatus {
     pub in_flight: u64,
     /// What keeps this end from sending more.
     pub limit: SendLimit,
-}
-
-impl Controller {
-    /// A snapshot, with `in_flight` bytes in flight; `was_wanted` if data waited for the path when
-    /// the scheduler last looked.
-    pub(crate) fn status(&self, in_flight: u64, was_wanted: bool) -> ControllerStatus {
-        let phase = match self.phase {
-            Phase::Startup { .. } => ControllerPhase::Startup,
-            Phase::Drain { .. } => ControllerPhase::Drain,
-            Phase::Steady => ControllerPhase::Steady,
-            Phase::Competes(_) => ControllerPhase::Competing,
-        };
-        let limit = match (was_wanted, self.allows(in_flight)) {
-            (false, _) => SendLimit::Application,
-            (true, false) => SendLimit::Window,
-            (true, true) => SendLimit::Pacing,
-        };
-        let (rate, pacing_rate, window) = (self.rate, self.pace, self.window());
-        ControllerStatus { phase, rate, pacing_rate, window, in_flight, limit }
-    }
 }

@@ -10,8 +10,6 @@
 //! carried before a fall is found again sooner. While something that is of no use late shares the
 //! path, its queue is as short as any other's.
 
-use super::Controller;
-use crate::ablation::Heuristic;
 use crate::time::{Duration, Instant};
 
 /// Something waits: at least so many seconds of queue at the end of a round.
@@ -33,13 +31,23 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 const LASTING: Duration = Duration::from_secs(4);
 /// without a pause of this.
 const PAUSE: Duration = Duration::from_secs(3);
-/// So many seconds more wait there than elsewhere, to be sent when the path carries more.
-const RESERVE: f64 = 0.080;
-/// At most so many times its rate a path is sent at, to make a queue: usually, and where it varies,
-const PACE_MOST: (f64, f64) = (1.1, 1.3);
-/// and by this part at most its rate grows in the first round without one, and at least by this.
-const GROWTH_MOST: (f64, f64) = (0.03, 0.2);
-const GROWTH_LEAST: f64 = 0.002;
+
+/// How a path is sent on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Latitude {
+    /// So many seconds more wait than the target queue has else.
+    pub(super) reserve: f64,
+    /// At most so many times its rate it is paced at, to make a queue.
+    pub(super) pace_most: f64,
+    /// The least and the most by which its rate grows in the first round without a queue.
+    pub(super) growth: (f64, f64),
+}
+
+/// How a path is sent on usually.
+pub(super) const USUAL: Latitude = Latitude { reserve: 0.0, pace_most: 1.1, growth: (0.002, 0.03) };
+/// How a path is sent on that varies: what waits there is sent when it carries more.
+pub(super) const VARYING: Latitude =
+    Latitude { reserve: 0.080, pace_most: 1.3, growth: (0.002, 0.2) };
 
 /// How much the rate of a path changes by itself.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,9 +62,10 @@ pub(super) struct Variation {
 }
 
 impl Variation {
-    /// At the end of a round in which `arrived` bytes per second came, if that is known, at least
-    /// `queue` seconds waited, and rates are the same that differ by the part `same`.
-    fn round(&mut self, now: Instant, arrived: Option<f64>, queue: f64, same: f64) {
+    /// At the end of a round in which `arrived` bytes per second came, if that is known, and at
+    /// least `queue` seconds waited. Jitter and late hosts make rates differ by the part `noise`.
+    pub(super) fn end_round(&mut self, now: Instant, arrived: Option<f64>, queue: f64, noise: f64) {
+        let same = SAME + noise;
         let arrived = arrived.filter(|arrived| queue > QUEUED && *arrived > 0.0);
         if let (Some(before), Some(arrived)) = (self.before, arrived) {
             let change = (arrived - before).abs() / arrived.max(before);
@@ -71,73 +80,21 @@ impl Variation {
     }
 
     /// Whether it does, or did a moment ago.
-    fn is_varying(&self, now: Instant) -> bool {
+    pub(super) fn is_varying(&self, now: Instant) -> bool {
         self.varied.is_some_and(|(_, last)| now < last + REMEMBERED)
     }
 
-    /// Whether it does, and has done so for a while.
-    fn lasts(&self, now: Instant) -> bool {
-        let lasts = |(since, last): (Instant, Instant)| last.saturating_since(since) >= LASTING;
-        self.varied.is_some_and(lasts) && self.is_varying(now)
-    }
-
-    /// Whether somebody else had a part of the queue a moment ago.
-    fn is_shared(&self, now: Instant) -> bool {
-        self.shared_at.is_some_and(|at| now < at + REMEMBERED)
-    }
-}
-
-impl Controller {
-    /// Whether what the path carries changes by the tenth of a second, or did a moment ago, and not
-    /// by what others send there.
-    pub(crate) fn is_varying(&self, now: Instant) -> bool {
-        self.variation.is_varying(now) && !self.competes() && !self.is_suspicious()
-    }
-
-    /// Nobody wants to wait for the path to carry more.
-    pub(crate) fn forget_variation(&mut self) {
-        self.variation = Variation::default();
-    }
-
-    /// At the end of a round in which so much arrived, bytes per second, if that is known.
-    pub(super) fn note_variation(&mut self, now: Instant, arrived: Option<f64>) {
-        if self.ablation.is_off(Heuristic::Variation) {
-            return;
-        }
-        let unsure = self.queue.jitter() + self.late_seconds();
-        let same = SAME + unsure / self.round.age(now).max(1e-3);
-        self.variation.round(now, arrived, self.queue.least(), same);
-    }
-
-    /// A trial was not felt: others fill the queue, or the way became longer.
+    /// A trial did not shorten the queue: others fill it, or the path became longer.
     pub(super) const fn note_others(&mut self, now: Instant) {
-        self.variation.shared_at = Some(now);
+        self.shared_at = Some(now);
     }
 
-    /// Whether more waits than elsewhere, for the path to carry more: not where somebody else has a
-    /// part of the queue, who would have to wait as well, and may want the same.
-    fn waits_for_more(&self) -> bool {
-        let now = self.told_at;
-        let is_shared = self.variation.is_shared(now) || self.queue.is_foreign();
-        self.variation.lasts(now) && self.is_varying(now) && !is_shared
-    }
-
-    /// What is wanted to wait for a better moment, seconds.
-    pub(super) fn reserve(&self) -> f64 {
-        let is_calm = self.told_at < self.calm_until;
-        if self.waits_for_more() && !is_calm { RESERVE } else { 0.0 }
-    }
-
-    /// At most so many times its rate the path is sent at.
-    pub(super) fn pace_most(&self) -> f64 {
-        let (usual, varying) = PACE_MOST;
-        if self.waits_for_more() { varying } else { usual }
-    }
-
-    /// By what parts the rate may grow in the first round without a queue.
-    pub(super) fn growth_range(&self) -> (f64, f64) {
-        let (usual, varying) = GROWTH_MOST;
-        (GROWTH_LEAST, if self.waits_for_more() { varying } else { usual })
+    /// Whether it does, has done so for a while, and nobody else had a part of the queue a moment
+    /// ago.
+    pub(super) fn lasts_alone(&self, now: Instant) -> bool {
+        let lasts = |(since, last): (Instant, Instant)| last.saturating_since(since) >= LASTING;
+        let is_shared = self.shared_at.is_some_and(|at| now < at + REMEMBERED);
+        self.varied.is_some_and(lasts) && self.is_varying(now) && !is_shared
     }
 }
 
@@ -151,7 +108,7 @@ mod tests {
         let told = (0..rounds).map(|round| {
             let now = Instant::ZERO + Duration::from_millis(50) * round as u32;
             let (arrived, queue) = of_round(round);
-            variation.round(now, Some(arrived), queue, SAME);
+            variation.end_round(now, Some(arrived), queue, 0.0);
             variation.is_varying(now)
         });
         told.collect()

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::BUCKETS;
+use super::bucket::BUCKETS;
 use super::progress::HALF;
 
 /// Ranges of one sequence that are remembered. Few are open at once: the sender reports them in

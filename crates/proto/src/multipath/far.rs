@@ -15,7 +15,7 @@
 //! Knows links by what they carry and how far they are, senders by how much comes from a bucket;
 //! neither what they send nor how they control it.
 
-use super::BUCKETS;
+use super::bucket::BUCKETS;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use super::BUCKETS;
+use super::bucket::BUCKETS;
 use super::codel::{Bound, Codel, Sentence};
 use crate::blocks::Blocks;
 use crate::blocks::parcel::{PACKET_MAX, Parcel};

@@ -1,6 +1,6 @@
 //! The sender's half of the sequences: which number a packet gets. [`super::reorder`] is the other.
 
-use super::BUCKETS;
+use super::bucket::BUCKETS;
 use crate::wire::frame::Framing;
 
 /// The next numbers of each bucket, in one direction of an epoch.

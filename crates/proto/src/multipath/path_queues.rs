@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::BUCKETS;
+use super::bucket::BUCKETS;
 use crate::blocks::Blocks;
 use crate::blocks::parcel::Parcel;
 use crate::multipath::snapshot::PathSnapshot;
@@ -33,6 +33,14 @@ pub struct Given {
     pub len: usize,
     /// What is kept of it once it has left: nothing of a copy for which another path answers.
     pub load: Load,
+}
+
+impl Given {
+    /// A packet of `len` bytes, given to one path, with its place in the current sequence.
+    pub const fn to_one(bucket: u8, sequence: u32, len: usize, elsewhere: usize) -> Self {
+        let load = Load::Packet { elsewhere };
+        Self { bucket, sequence, is_earlier: false, len, load }
+    }
 }
 
 /// The packets that were given to one path, in the order in which they leave.

@@ -22,8 +22,8 @@
 
 use std::collections::VecDeque;
 
-use super::BUCKETS;
 use super::abandoned::Abandoned;
+use super::bucket::BUCKETS;
 use super::progress::{HALF, Progress};
 use crate::blocks::{Blocks, Queue};
 use crate::time::{Duration, Instant};
@@ -186,7 +186,7 @@ impl Reorder {
     pub fn next(&mut self, blocks: &mut Blocks, now: Instant, packet: &mut Vec<u8>) -> Option<u8> {
         loop {
             while let Some(&bucket) = self.ready.last() {
-                if self.give_out(blocks, now, bucket, packet) {
+                if self.emit(blocks, now, bucket, packet) {
                     return Some(bucket);
                 }
                 self.ready.pop();
@@ -276,21 +276,15 @@ impl Reorder {
         *self = Self::default();
     }
 
-    /// Appends the next packet of a bucket to `packet`, if its turn has come or the gap before it
-    /// is given up.
-    fn give_out(
-        &mut self,
-        blocks: &mut Blocks,
-        now: Instant,
-        bucket: u8,
-        packet: &mut Vec<u8>,
-    ) -> bool {
+    /// Appends the next packet of a bucket to `out`, if its turn has come or the gap before it is
+    /// given up.
+    fn emit(&mut self, blocks: &mut Blocks, now: Instant, bucket: u8, out: &mut Vec<u8>) -> bool {
         let line = self.buckets.get_mut(usize::from(bucket)).and_then(Option::as_mut);
         let Some(line) = line else { return false };
         let before = line.weight();
         let is_full = line.is_full() || self.bytes > BYTES_MAX;
         let gives_up = is_full || line.due().is_some_and(|due| due <= now);
-        if !line.give_out(blocks, gives_up, packet) {
+        if !line.give_out(blocks, gives_up, out) {
             return false;
         }
         self.kept -= 1;

@@ -51,17 +51,13 @@ impl Scheduler {
         Self::Latency,
     ];
 
+    /// Their names, in the same order.
+    const NAMES: [&'static str; 7] =
+        ["earliest", "rtt", "round-robin", "redundant", "loss", "rate", "latency"];
+
     /// Its name, for people.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Earliest => "earliest",
-            Self::Rtt => "rtt",
-            Self::RoundRobin => "round-robin",
-            Self::Redundant => "redundant",
-            Self::Loss => "loss",
-            Self::Rate => "rate",
-            Self::Latency => "latency",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// The scheduler with that name.
@@ -115,15 +111,7 @@ impl Scheduler {
     /// The place of the path that alone gets what waits, whoever else has need; `None` where more
     /// than one may.
     pub(crate) fn gets_all(self, ways: &[PathSnapshot]) -> Option<usize> {
-        match self {
-            Self::Latency => nearest(ways, |_| true),
-            Self::Earliest
-            | Self::Rtt
-            | Self::RoundRobin
-            | Self::Redundant
-            | Self::Loss
-            | Self::Rate => None,
-        }
+        if self == Self::Latency { nearest(ways, |_| true) } else { None }
     }
 
     /// Whether every path that has room gets a copy of what one gets.
@@ -160,8 +148,7 @@ fn nearest(ways: &[PathSnapshot], may: impl Fn(&PathSnapshot) -> bool) -> Option
 /// The fastest of those whose window has room: while that of one that died silently fills, the
 /// others get copies, and then one of them is the fastest.
 fn fastest(ways: &[PathSnapshot]) -> Option<usize> {
-    let open = (0..ways.len()).filter(|&place| ways[place].is_open());
-    open.min_by(|&a, &b| ways[a].byte_ns.total_cmp(&ways[b].byte_ns))
+    best_by(ways, PathSnapshot::is_open, |way| way.byte_ns)
 }
 
 /// The one of those that may whose last turn was the longest ago.
@@ -237,16 +224,8 @@ fn least_by(
     may: impl Fn(&PathSnapshot) -> bool,
     what: impl Fn(&PathSnapshot) -> u64,
 ) -> Option<usize> {
-    let mut least: Option<(u64, usize)> = None;
-    for (place, way) in ways.iter().enumerate() {
-        if may(way) {
-            let this = what(way);
-            if least.is_none_or(|(least, _)| this < least) {
-                least = Some((this, place));
-            }
-        }
-    }
-    least.map(|(_, place)| place)
+    let may = (0..ways.len()).filter(|&place| may(&ways[place]));
+    may.min_by_key(|&place| what(&ways[place]))
 }
 
 /// The same for what is no whole number.

@@ -11,7 +11,7 @@ mod state;
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::congestion::Controller;
+use crate::congestion::{Conditions, Controller, Findings, ShortQueue};
 pub use crate::id::PathId;
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
@@ -37,7 +37,7 @@ pub(crate) const SILENCE_GRACE: Duration = Duration::from_millis(200);
 pub const PATHS_MAX: usize = 16;
 
 /// A path of one peer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Path {
     /// Its name.
     pub id: PathId,
@@ -52,7 +52,7 @@ pub struct Path {
     /// What arrives at the other end, and here.
     pub rates: (Rate, Rate),
     /// How much it may carry now, while data is shared among several paths.
-    pub congestion: Option<Box<Controller>>,
+    pub congestion: Option<Box<dyn Controller>>,
     /// The datagram size that it carries.
     pub mtu: MtuSearch,
     /// How runs of datagrams are sent by it.
@@ -258,15 +258,6 @@ impl Path {
         self.rtt.note_lateness(now, late);
     }
 
-    /// Passes to the controller the usual maximum lateness of this host's turns, and whether no
-    /// other path of the session carries.
-    pub(crate) fn heed_session(&mut self, late: Duration, is_alone: bool) {
-        if let Some(controller) = &mut self.congestion {
-            controller.set_lateness(late, self.rtt.lateness());
-            controller.set_alone(is_alone);
-        }
-    }
-
     /// Records an authentic datagram of `len` bytes that arrived at `came_at`.
     pub fn heard(&mut self, now: Instant, came_at: Instant, len: usize) {
         self.heard_at = Some(now);
@@ -275,9 +266,15 @@ impl Path {
         self.state.received(len);
     }
 
-    /// The peer tells what arrived of the packets sent by it.
-    pub(crate) fn acknowledged(&mut self, now: Instant, feedback: &Feedback, told: &Acknowledged) {
-        self.delivered(now, feedback, told);
+    /// The peer tells what arrived of the packets sent by it. `conditions` are the session's.
+    pub(crate) fn acknowledged(
+        &mut self,
+        now: Instant,
+        feedback: &Feedback,
+        told: &Acknowledged,
+        conditions: Conditions,
+    ) -> Findings {
+        let findings = self.delivered(now, feedback, told, conditions);
         self.mtu.confirm_by_data(now, told.largest_arrived);
         if told.shrunk {
             self.doubt_mtu(now);
@@ -292,10 +289,17 @@ impl Path {
         if is_worth_it && self.mtu_due.is_none() && self.mtu.wants_probe(now) {
             self.mtu_due = Some(now);
         }
+        findings
     }
 
     /// The same, as far as rate, delay and congestion go.
-    fn delivered(&mut self, now: Instant, feedback: &Feedback, news: &Acknowledged) {
+    fn delivered(
+        &mut self,
+        now: Instant,
+        feedback: &Feedback,
+        news: &Acknowledged,
+        conditions: Conditions,
+    ) -> Findings {
         // A lane counts its own, and each pair of keys has lanes of its own.
         self.arrived += news.delivered;
         self.rates.0.sample(now, feedback.arrived_us, self.arrived);
@@ -303,17 +307,17 @@ impl Path {
             self.delay.sample(now, sent_at, feedback.arrived_us);
         }
         let queue = self.delay.queue(now);
-        if let Some(congestion) = &mut self.congestion {
-            let &Acknowledged { delivered, lost, in_flight, .. } = news;
-            let trip = news.newest.map(|(_, trip)| trip);
-            let arrived = self.arrived;
-            let before = |lane: u64| arrived.saturating_sub(news.arrived.saturating_sub(lane));
-            let rate = news
-                .rate
-                .map(|rate| RateSample { prior_delivered: before(rate.prior_delivered), ..rate });
-            let told = AckSample { delivered, arrived, lost, in_flight, rate, trip, queue };
-            congestion.told(now, &told);
-        }
+        let Some(congestion) = &mut self.congestion else { return Findings::default() };
+        let &Acknowledged { delivered, lost, in_flight, .. } = news;
+        let trip = news.newest.map(|(_, trip)| trip);
+        let arrived = self.arrived;
+        let before = |lane: u64| arrived.saturating_sub(news.arrived.saturating_sub(lane));
+        let rate = news
+            .rate
+            .map(|rate| RateSample { prior_delivered: before(rate.prior_delivered), ..rate });
+        let sample = AckSample { delivered, arrived, lost, in_flight, rate, trip, queue };
+        let conditions = Conditions { reports_late: self.rtt.lateness(), ..conditions };
+        congestion.on_ack(now, &sample, &conditions)
     }
 
     /// Whether it is silent, but not for long: a few answers were lost, perhaps, or the last of
@@ -337,8 +341,11 @@ impl Path {
     /// Data is shared with it from now on, or no more.
     pub(crate) fn set_shared(&mut self, now: Instant, is_shared: bool) {
         if is_shared != self.congestion.is_some() {
-            let controller = || Box::new(Controller::new(now, self.rtt.measured()));
-            self.congestion = is_shared.then(controller);
+            self.congestion = if is_shared {
+                Some(Box::new(ShortQueue::new(now, self.rtt.measured())))
+            } else {
+                None
+            };
             self.shared_since = now;
         }
     }

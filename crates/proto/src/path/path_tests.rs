@@ -108,7 +108,8 @@ impl Scene {
         if let Some(news) = news {
             let left = all - before + lane.flight.in_flight();
             let news = Acknowledged { in_flight: left, ..news };
-            self.path.delivered(self.now, &feedback, &news);
+            let conditions = Conditions::default();
+            let _ = self.path.delivered(self.now, &feedback, &news, conditions);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Inner packets of the peer on their way to the TUN: what came by several paths becomes a sequence
 //! again, as far as that can be had in time, and what the peer may send is delivered. The buffers
-//! belong to the epochs, the timing to `Multipath::inbound`.
+//! belong to the epochs, the timing to `inbound`.
 
 use super::Peer;
 use crate::ablation::Heuristic;
@@ -49,9 +49,8 @@ impl Peer {
             }
             Taken::Late => {
                 let usual = self.usual_gap_time();
-                if !self.bonding.multipath.ablation.is_off(Heuristic::LateHold) {
-                    self.bonding.multipath.inbound.lateness =
-                        Some((cx.now, (usual * LATE_HOLD).min(HOLD_MAX)));
+                if !self.bonding.ablation.is_off(Heuristic::LateHold) {
+                    self.inbound.lateness = Some((cx.now, (usual * LATE_HOLD).min(HOLD_MAX)));
                 }
                 self.deliver(cx, Came::InTurn, packet)
             }
@@ -100,10 +99,10 @@ impl Peer {
 
     /// Delivers what is in sequence now, or has waited for long enough, under the keys of `epoch`.
     fn release_of(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
-        let mut packet = std::mem::take(&mut self.bonding.multipath.inbound.packet);
+        let mut packet = std::mem::take(&mut self.inbound.packet);
         loop {
             if cx.out.is_full() {
-                self.bonding.multipath.inbound.rests_until = cx.now + REST;
+                self.inbound.rests_until = cx.now + REST;
                 break;
             }
             packet.clear();
@@ -115,7 +114,7 @@ impl Peer {
                 cx.drops.count(reason);
             }
         }
-        self.bonding.multipath.inbound.packet = packet;
+        self.inbound.packet = packet;
     }
 
     /// When a gap in a sequence has been held open for long enough, or there is room again for what
@@ -123,7 +122,7 @@ impl Peer {
     pub(super) fn order_due(&self) -> Option<Instant> {
         let due =
             self.tunnel.epochs.all_receiving().filter_map(|epoch| epoch.reorder.due()).min()?;
-        Some(due.max(self.bonding.multipath.inbound.rests_until))
+        Some(due.max(self.inbound.rests_until))
     }
 
     /// Gives up gaps that are due, under old keys first.
@@ -141,8 +140,7 @@ impl Peer {
             return Duration::ZERO;
         }
         let usual = self.usual_gap_time();
-        let late =
-            self.bonding.multipath.inbound.lateness.filter(|(at, _)| cx.now < *at + LATE_FRESH);
+        let late = self.inbound.lateness.filter(|(at, _)| cx.now < *at + LATE_FRESH);
         late.map_or(usual, |(_, hold)| hold.max(usual))
     }
 

@@ -159,7 +159,8 @@ impl Peer {
         self.bonding.rescue_from_removed(cx, &mut self.tunnel);
         self.leave_gone(cx);
         self.bonding.share_paths(cx, &mut self.tunnel);
-        self.bonding.note_shares(&self.tunnel);
+        self.bonding.is_shared =
+            self.tunnel.paths.list.iter().any(|path| path.congestion.is_some());
         self.tunnel.collect_lost(cx);
         if self.at_gateway()
             && let Some((route, index)) =
@@ -200,7 +201,7 @@ impl Peer {
     /// The session has new keys. Numbers, names and requests under the old ones are void.
     pub(super) fn begin_epoch(&mut self, cx: &mut Context<'_>) {
         self.tunnel.begin_epoch();
-        self.bonding.begin_epoch(&self.tunnel);
+        self.bonding.settings.begin_epoch(self.tunnel.paths.at_gateway());
         self.bonding.renumber(cx, &mut self.tunnel);
         self.followed = 0; // it may be another process that asks now
     }
@@ -228,8 +229,7 @@ impl Peer {
                 self.tunnel.control.push(cx.now, &Control::Run(connector.handshakes.run));
                 self.say_early(cx.now);
                 self.tunnel.control.push(cx.now, &routes);
-                self.bonding.tell_scheduler(cx, &mut self.tunnel);
-                self.bonding.tell_recovery(cx, &mut self.tunnel);
+                self.apply_settings(cx);
             }
         }
     }
@@ -322,7 +322,7 @@ impl Peer {
     /// is owed what it was promised, and no more.
     pub(crate) fn set_hold(&mut self, cx: &mut Context<'_>, rules: Rules) {
         self.flows.set_rules(rules);
-        self.bonding.assist_or_not(cx, &mut self.tunnel, &mut self.flows);
+        self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
         self.speak_for_others(cx);
     }
 
@@ -408,16 +408,27 @@ impl Peer {
         self.apply_changes(cx);
     }
 
+    /// Client: goes by its settings, and tells the gateway those that it does not know.
+    pub(super) fn apply_settings(&mut self, cx: &Context<'_>) {
+        if self.tunnel.paths.at_gateway() {
+            return;
+        }
+        let (config, has_keys) = (cx.config, self.tunnel.epochs.current.is_some());
+        self.bonding.settings.apply(config.scheduler, config.recovery, |control| {
+            has_keys && self.tunnel.control.push(cx.now, control)
+        });
+    }
+
     /// Client: both ends choose among paths in another way from now on.
     pub(crate) fn scheduler_changed(&mut self, cx: &mut Context<'_>) {
-        self.bonding.tell_scheduler(cx, &mut self.tunnel);
+        self.apply_settings(cx);
         self.tunnel.send_control(cx);
         self.serve_bonding(cx);
     }
 
     /// Client: flows shall have something else by repair from now on, both ways.
     pub(crate) fn recovery_changed(&mut self, cx: &mut Context<'_>) {
-        self.bonding.tell_recovery(cx, &mut self.tunnel);
+        self.apply_settings(cx);
         self.tunnel.send_control(cx);
     }
 }

@@ -28,9 +28,11 @@ use crate::time::Instant;
 use crate::tunnel::paths::connector::Connector;
 use crate::tunnel::{Context, PathStatus, PeerState, PeerStatus, Side, Tunnel};
 use crate::wire::control::{Control, Lease, Prefix};
+use inbound::Inbound;
 use zeroize::Zeroizing;
 
 mod deliver;
+mod inbound;
 mod lifecycle;
 #[cfg(test)]
 #[path = "../../tests/pair/mod.rs"]
@@ -85,6 +87,8 @@ pub(crate) struct Peer {
     waiting: Waiting,
     /// What leaves by several paths.
     bonding: Bonding,
+    /// How packets come out of their sequence here.
+    inbound: Inbound,
     /// Gateway: the client has said in this epoch what it wants early.
     early_told: bool,
     /// The inner flows of this peer.
@@ -136,6 +140,7 @@ impl Peer {
             admission: Admission::new(config.access, secret),
             waiting: Waiting::default(),
             bonding: Bonding::default(),
+            inbound: Inbound::default(),
             early_told: false,
             flows,
             account: Account::default(),
@@ -150,7 +155,7 @@ impl Peer {
 
     /// Goes without these heuristics from now on.
     pub(crate) const fn leave_out(&mut self, ablation: Ablation) {
-        self.bonding.leave_out(ablation);
+        self.bonding.ablation = ablation;
     }
 
     pub(crate) const fn access(&self) -> &Access {
@@ -177,6 +182,7 @@ impl Peer {
 
     fn forget_session(&mut self, cx: &mut Context<'_>) {
         self.tunnel.forget(cx);
+        self.inbound = Inbound::default();
         let waited = self.bonding.forget(cx.memory.blocks());
         (0..waited).for_each(|_| cx.drops.count(DropReason::NoRoute));
     }
@@ -202,9 +208,9 @@ impl Peer {
             paths: PathStatus::of_all(&tunnel.paths.list, tunnel.epochs.id(), &tunnel.recovery),
             policed: tunnel.paths.connector().map_or(vec![], |it| it.policing.policed_links()),
             profile: current.map(|epoch| epoch.profile),
-            scheduler: self.bonding.multipath.scheduler,
+            scheduler: self.bonding.settings.scheduler,
             waiting: self.waiting.len() + self.flows.questions(),
-            queued_bytes: self.bonding.multipath.entry.bytes(),
+            queued_bytes: self.bonding.entry.bytes(),
             early_bytes: tunnel.epochs.all_receiving().map(|epoch| epoch.reorder.bytes()).sum(),
         }
     }
@@ -218,9 +224,9 @@ impl Peer {
         reports: &mut Vec<FlowReport>,
     ) -> usize {
         let first = reports.len();
-        let is_alone = !self.bonding.multipath.is_shared;
+        let is_alone = !self.bonding.is_shared;
         let looked_at = self.flows.report(now, place, places, reports);
-        let entry = &self.bonding.multipath.entry;
+        let entry = &self.bonding.entry;
         for report in &mut reports[first..] {
             self.flows.complete(report);
             if is_alone {

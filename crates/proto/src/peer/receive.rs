@@ -7,6 +7,8 @@ use super::{Peer, Unsettled};
 use crate::error::{DropReason, PeerError};
 use crate::flow::live::{Came, Early};
 use crate::id::PathSerial;
+use crate::multipath::Recovery;
+use crate::multipath::scheduler::Scheduler;
 use crate::outbox::Route;
 use crate::path::PathId;
 use crate::recovery::feedback::Elicits;
@@ -88,7 +90,7 @@ impl Peer {
         }
         let is_fresh = standing == Standing::Pending;
         self.tunnel.heard_at = cx.now;
-        self.bonding.multipath.late.sample(cx.now, cx.now.saturating_since(came_at));
+        self.bonding.late.sample(cx.now, cx.now.saturating_since(came_at));
         if is_fresh {
             self.promote(cx, lead.epoch);
         }
@@ -292,8 +294,7 @@ impl Peer {
         if standing != Standing::Previous {
             self.tunnel.control.acknowledged(ack);
             self.tunnel.announce(cx);
-            self.bonding.tell_scheduler(cx, &mut self.tunnel);
-            self.bonding.tell_recovery(cx, &mut self.tunnel);
+            self.apply_settings(cx);
         }
     }
 
@@ -307,7 +308,9 @@ impl Peer {
             self.followed = challenge.moves;
             self.tunnel.prefer(cx, arrival.path, challenge.abandon_others);
         }
-        self.bonding.take_sharing(&mut self.tunnel, cx.now, arrival.path, challenge.beside);
+        if let Some(path) = arrival.path.filter(|_| self.tunnel.paths.at_gateway()) {
+            self.bonding.set_shared(&mut self.tunnel, cx.now, path, challenge.beside);
+        }
     }
 
     /// Takes a packet that is sent again because it was lost, unless the first one has arrived.
@@ -373,15 +376,15 @@ impl Peer {
 
     fn take_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, feedback: &Feedback) {
         let Arrival { epoch, came_at, .. } = arrival;
-        let late = self.bonding.multipath.late.usual();
-        let Some(told) = self.tunnel.take_feedback(cx, epoch, came_at, feedback, late) else {
+        let conditions = self.bonding.conditions(cx);
+        let Some(told) = self.tunnel.take_feedback(cx, epoch, came_at, feedback, conditions) else {
             return;
         };
-        self.bonding.couple(cx, &mut self.tunnel, told.path);
+        self.bonding.couple(cx, &mut self.tunnel, &told);
         if told.declines {
             self.tunnel.manage(cx, |paths, cx| paths.distrust(cx, told.path));
         }
-        if let Some(rate) = told.policed {
+        if let Some(rate) = told.findings.policed {
             let serial = Some(feedback.serial).filter(|_| arrival.standing == Standing::Current);
             self.tunnel.note_policed(cx, told.path, serial, rate);
         }
@@ -409,6 +412,7 @@ impl Peer {
                     continue; // those behind it count all the same
                 }
             };
+            let asked = &mut self.bonding.settings;
             match message {
                 Control::Networks(networks) => self.take_networks(cx, arrival.epoch, networks),
                 Control::Lease(lease) => self.take_lease(cx, arrival.epoch, lease),
@@ -436,12 +440,14 @@ impl Peer {
                     epoch.take_restart_tokens(first, &tokens);
                 }
                 Control::Addresses(addresses) => self.take_addresses(cx, addresses),
-                Control::Scheduler(number) => {
-                    self.bonding.take_scheduler(&self.tunnel, arrival.standing, number)
+                // Under old keys it is late: the client said it again under the new ones.
+                Control::Scheduler(_) | Control::Recovery(_)
+                    if !self.tunnel.paths.at_gateway()
+                        || arrival.standing == Standing::Previous => {}
+                Control::Scheduler(n) => {
+                    asked.scheduler = Scheduler::numbered(n).unwrap_or_default()
                 }
-                Control::Recovery(number) => {
-                    self.bonding.take_recovery(&self.tunnel, arrival.standing, number)
-                }
+                Control::Recovery(n) => asked.recovery = Recovery::numbered(n).unwrap_or_default(),
                 Control::Run(run) => {
                     // Under old keys it may be late, and does not show which host is active now.
                     let is_new =

@@ -5,11 +5,11 @@
 //! when there is a path.
 
 use super::Peer;
+use crate::bonding::Unsent;
 use crate::bonding::dispatch::Sent;
 use crate::error::DropReason;
 use crate::flow;
 use crate::flow::{Output, Passage, tuple};
-use crate::multipath::fq_codel::WAIT_MAX;
 use crate::outbox::REST;
 use crate::pack;
 use crate::path::PathId;
@@ -36,7 +36,7 @@ impl Peer {
         self.tunnel.rekey_if_due(cx);
         self.tunnel.paths.note_packet_sent(cx.now);
         self.admission.note_sent(cx.now, packet);
-        self.bonding.assist_or_not(cx, &mut self.tunnel, &mut self.flows);
+        self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
         let sent = match self.flows.outgoing(cx.now, cx.memory, packet) {
             Passage::Goes { kept } => self.send_narrowed(cx, packet, kept),
             Passage::Held => {
@@ -130,49 +130,26 @@ impl Peer {
     pub(super) fn leave_bonding(&mut self, cx: &mut Context<'_>) {
         let has_keys = self.tunnel.epochs.current.is_some();
         let Some(path) = self.tunnel.paths.list.only().filter(|_| has_keys) else {
-            let since = *self.bonding.multipath.idle_since.get_or_insert(cx.now);
-            let due = since + WAIT_MAX;
-            if self.bonding.multipath.lines.is_empty() {
-                return;
-            }
-            if cx.now < due {
-                self.bonding.multipath.due = Some(due);
-                return;
-            }
-            let dropped = self.bonding.multipath.lines.clear(cx.memory.blocks());
+            let dropped = self.bonding.wait_for_path(cx.memory.blocks(), cx.now);
             (0..dropped).for_each(|_| cx.drops.count(DropReason::NoRoute));
             return;
         };
-        self.bonding.multipath.idle_since = None;
-        loop {
-            if cx.out.is_full() {
-                self.bonding.multipath.due = Some(cx.now + REST);
-                break;
-            }
-            let blocks = cx.memory.blocks();
-            let sent = if let Some((given, packet)) =
-                self.bonding.multipath.lines.take_stranded(&[])
-            {
-                if given.load == Load::Unkept {
-                    blocks.discard(packet);
-                    continue;
+        while let Some(unsent) = self.bonding.next_unsent(cx) {
+            let sent = match unsent {
+                Unsent::Given(given, packet) => self.tunnel.send_parcel(cx, path, given, packet),
+                Unsent::Entered(packet, kept) => {
+                    let choice = Choice { original: path, copy: None };
+                    let whole = InnerPacket::whole(packet.packet());
+                    let sent = whole.and_then(|whole| self.send_alone(cx, choice, &whole, kept));
+                    cx.memory.blocks().discard(packet);
+                    sent
                 }
-                self.tunnel.send_parcel(cx, path, given, packet)
-            } else if let Some((popped, packet)) = self.bonding.multipath.entry.pop(blocks, cx.now)
-            {
-                let whole = InnerPacket::whole(packet.packet());
-                let choice = Choice { original: path, copy: None };
-                let sent = whole.and_then(|whole| self.send_alone(cx, choice, &whole, popped.kept));
-                cx.memory.blocks().discard(packet);
-                sent
-            } else {
-                break;
             };
             if let Err(reason) = sent {
                 cx.drops.count(reason);
             }
         }
-        for _ in 0..self.bonding.multipath.entry.take_dropped() {
+        for _ in 0..self.bonding.entry.take_dropped() {
             cx.drops.count(DropReason::QueueFull);
         }
     }

@@ -104,8 +104,8 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Waiting,
-        |p, _| p.bonding.multipath.entry.due(),
-        |p, cx| p.bonding.multipath.entry.expire(cx.memory.blocks(), cx.now),
+        |p, _| p.bonding.entry.due(),
+        |p, cx| p.bonding.entry.expire(cx.memory.blocks(), cx.now),
     ),
     timer(Reason::Order, |p, _| p.order_due(), Peer::give_up_gaps),
     timer(

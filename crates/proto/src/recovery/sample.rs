@@ -25,6 +25,13 @@ pub struct AckSample {
     pub queue: Option<Duration>,
 }
 
+impl AckSample {
+    /// Bytes that were in flight before this feedback.
+    pub(crate) const fn in_flight_before(&self) -> u64 {
+        self.in_flight.saturating_add(self.delivered).saturating_add(self.lost)
+    }
+}
+
 /// Delivered rate at one datagram (draft-ietf-ccwg-bbr, delivery rate samples).
 ///
 /// What arrived between the newest feedback that was known when the datagram left and the one

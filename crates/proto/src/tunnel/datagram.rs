@@ -258,7 +258,7 @@ fn note_idle(now: Instant, path: &mut Path, sent: &mut SentPackets) {
     let was_wanted = path.was_wanted();
     if let Some(controller) = &mut path.congestion
         && !was_wanted
-        && controller.next_at() + IDLE + controller.turns_late() < now
+        && controller.idle_from() + IDLE < now
     {
         sent.limited();
         controller.limited(sent.in_flight());

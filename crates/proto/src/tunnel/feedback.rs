@@ -4,6 +4,7 @@
 use super::paths::Side;
 use super::paths::policing::Direction;
 use super::{Context, Tunnel};
+use crate::congestion::{Conditions, Findings};
 use crate::id::{PathSerial, Transport};
 use crate::outbox::Draft;
 use crate::path::{Path, PathId};
@@ -11,7 +12,7 @@ use crate::recovery::Acknowledged;
 use crate::recovery::packet::{Load, SpaceId};
 use crate::session::epochs::Standing;
 use crate::session::index::EpochId;
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use crate::wire::control::Control;
 use crate::wire::frame::{Feedback, Frame};
 
@@ -23,8 +24,8 @@ pub(crate) struct Told {
     pub(crate) follows: bool,
     /// The path does worse than before, and its link is not to be trusted for a while.
     pub(crate) declines: bool,
-    /// It is policed, and so many bytes per second pass.
-    pub(crate) policed: Option<f64>,
+    /// What the congestion controller of the path found.
+    pub(crate) findings: Findings,
 }
 
 impl Tunnel {
@@ -76,15 +77,15 @@ impl Tunnel {
     }
 
     /// The peer tells what arrived under the keys of `epoch`, in a datagram that came at `came_at`;
-    /// `late` is how late this host's turns usually are. `None` if the feedback is about nothing
-    /// that is known.
+    /// `conditions` are those of the session, as far as they are no path's. `None` if the feedback
+    /// is about nothing that is known.
     pub(crate) fn take_feedback(
         &mut self,
         cx: &mut Context<'_>,
         epoch: EpochId,
         came_at: Instant,
         feedback: &Feedback,
-        late: Duration,
+        conditions: Conditions,
     ) -> Option<Told> {
         let is_alone = self.paths.list.iter().filter(|path| path.has_share()).nth(1).is_none();
         let id = self.recovery.path_of(SpaceId { epoch, serial: feedback.serial })?;
@@ -93,11 +94,11 @@ impl Tunnel {
         let memory = (cx.memory.blocks(), &mut *cx.drops);
         let (about, repairs) = ((epoch, feedback), path.congestion.is_some());
         let news = self.recovery.acknowledged(came_at, memory, about, &mut path.rtt, repairs);
+        let mut findings = Findings::default();
         if let Some(news) = &news {
-            path.heed_session(late, is_alone);
-            path.acknowledged(cx.now, feedback, news);
+            let conditions = Conditions { is_alone, ..conditions };
+            findings = path.acknowledged(cx.now, feedback, news, conditions);
         }
-        let policed = path.congestion.as_mut().and_then(|it| it.takes_policed());
         if let Some(Acknowledged { delivered, lost, evidence, .. }) = news
             && cx.config.judges_offload
         {
@@ -105,7 +106,7 @@ impl Tunnel {
         }
         let follows = news.is_some_and(|news| news.newest.is_some());
         let declines = news.is_some_and(|news| news.declines);
-        Some(Told { path: id, follows, declines, policed })
+        Some(Told { path: id, follows, declines, findings })
     }
 
     /// This end's controller found that a path is policed, and so many bytes per second pass.

@@ -48,6 +48,7 @@ mod status;
 
 pub(crate) use context::Context;
 pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
+pub(crate) use feedback::Told;
 pub(crate) use paths::Side;
 pub use paths::connector::STREAMS_MAX;
 pub use paths::policing::{PolicedLink, Remedy};

@@ -1,4 +1,5 @@
-use super::model::{Link, SIZE, World};
+use super::super::model::{Link, SIZE, World};
+use super::super::pacer;
 use super::*;
 
 const fn ms(ms: u64) -> Duration {
@@ -130,7 +131,7 @@ fn a_link_that_becomes_faster_or_slower_is_followed() {
 /// A link of 10 Mbit/s in the mean, whose rate changes every tenth of a second for a minute: the
 /// part of it that is used in the last 50 seconds, and the queue in milliseconds at the mean and
 /// below which it was 95 % of the time. In every tenth the controller is told something.
-fn changing(tell: impl Fn(&mut Controller, Instant)) -> (f64, f64, f64) {
+fn changing(tell: impl Fn(&mut ShortQueue, Instant)) -> (f64, f64, f64) {
     const RATES: [f64; 7] = [5.0, 14.0, 10.0, 7.0, 12.0, 15.0, 8.0];
     let mut world = World::new(Link::new(RATES[0], 50), &[0]);
     let mut offered = 0.0;
@@ -151,8 +152,8 @@ fn of_a_path_that_varies_little_is_left_and_its_queue_is_short_where_that_is_wan
     let (share, median, long) = changing(|_, _| {});
     println!("{share:.3} of what it carries, queue {median:.0} ms, 95 % below {long:.0} ms");
     assert!(share > 0.92 && median < 100.0, "{share:.3}, {median:.0} ms");
-    let (_, calm, _) = changing(Controller::keep_calm);
-    let (usual, short, _) = changing(|controller, _| controller.forget_variation());
+    let (_, calm, _) = changing(ShortQueue::keep_calm);
+    let (usual, short, _) = changing(|controller, _| controller.variation = Variation::default());
     println!("while calls share it {calm:.0} ms, else {short:.0} ms and {usual:.3}");
     assert!(calm < median / 2.0 && short < median / 2.0 && usual < share);
 }
@@ -256,7 +257,7 @@ fn a_way_that_becomes_longer_is_no_queue_of_ours() {
 fn a_fast_path_is_not_paced() {
     let mut world = World::new(Link::new(2_000.0, 2), &[0]);
     world.flows[0].load = 100e6; // 800 Mbit/s: the inner flows send no more
-    world.flows[0].controller.set_alone(true);
+    world.flows[0].conditions.is_alone = true;
     world.run(3.0);
     let controller = &world.flows[0].controller;
     assert_eq!(controller.pacing_rate(), RATE_RANGE.1);
@@ -268,12 +269,12 @@ fn a_fast_path_is_not_paced() {
     world.flows[0].load = 100e6;
     world.run(17.0);
     assert_eq!(world.flows[0].controller.pacing_rate(), RATE_RANGE.1, "after a silence");
-    world.flows[0].controller.set_alone(false);
+    world.flows[0].conditions.is_alone = false;
     world.run(18.0);
     assert!(world.flows[0].controller.pacing_rate() < 10.0 * 100e6, "another path carries");
     // Slower ones are: their queues are long enough to be the network's.
     let mut world = World::new(Link::new(300.0, 2), &[0]);
-    world.flows[0].controller.set_alone(true);
+    world.flows[0].conditions.is_alone = true;
     world.run(3.0);
     assert!(world.flows[0].controller.pacing_rate() < 1.5 * 37.5e6);
 }
@@ -281,10 +282,10 @@ fn a_fast_path_is_not_paced() {
 #[test]
 fn a_fast_path_with_a_standing_queue_is_paced_again_for_a_minute() {
     let mut world = World::new(Link::new(700.0, 10), &[0]);
-    world.flows[0].controller.set_alone(true);
+    world.flows[0].conditions.is_alone = true;
     world.run(8.0);
     assert!(world.queue(0.0, 8.0, 1.0) > 30.0, "it was tried");
-    assert!(!world.flows[0].controller.fast.is_fast());
+    assert!(!world.flows[0].controller.fast.is_fast);
     assert!(world.queue(4.0, 8.0, 0.95) <= short(&world.link), "and not again");
     assert!(world.arrived(0, 4.0, 8.0) >= 0.98 * world.link.rate);
 }
@@ -303,7 +304,7 @@ fn timers_with_a_grain_cost_nothing() {
 
 #[test]
 fn a_pause_gives_credit_for_a_datagram_and_a_debt_has_an_end() {
-    let mut controller = Controller::new(at(0), Some(ms(140)));
+    let mut controller = ShortQueue::new(at(0), Some(ms(140)));
     let pace = controller.pacing_rate();
     assert!((pace - 100_000.0).abs() < 1.0, "ten datagrams in a round trip");
     let mut sent = 0;
@@ -315,7 +316,7 @@ fn a_pause_gives_credit_for_a_datagram_and_a_debt_has_an_end() {
     for _ in 0..1_000 {
         controller.sent(at(5_000), 1_400);
     }
-    assert_eq!(controller.next_at(), at(5_000) + DEBT);
+    assert_eq!(controller.next_at(), at(5_000) + pacer::DEBT);
 }
 
 #[test]
@@ -324,7 +325,7 @@ fn after_a_silence_it_begins_with_what_it_carried() {
     let now = world.now;
     let controller = &mut world.flows[0].controller;
     assert!(controller.allows(100_000) && controller.rate().unwrap() > 2_400_000.0);
-    assert!(controller.trip() < ms(41), "and what it takes to send one");
+    assert!(controller.trip.least < ms(41), "and what it takes to send one");
     let carried = controller.rate().unwrap();
     controller.lost_all(now);
     assert_eq!((controller.rate(), controller.pacing_rate()), (Some(carried), carried));
@@ -371,8 +372,8 @@ fn what_could_have_left_while_a_turn_was_late_leaves_with_it() {
     let trip = Duration::from_millis(20);
     // Ten datagrams in 20 ms: one each 2 ms.
     let leave = |late_ms| {
-        let mut controller = Controller::new(at(0), Some(trip));
-        controller.set_lateness(Duration::from_millis(late_ms), Duration::ZERO);
+        let mut controller = ShortQueue::new(at(0), Some(trip));
+        controller.conditions.turns_late = Duration::from_millis(late_ms);
         controller.sent(at(0), 1_400);
         let mut count = 0;
         while controller.next_at() <= at(60) {
@@ -390,10 +391,10 @@ fn what_could_have_left_while_a_turn_was_late_leaves_with_it() {
 #[test]
 fn a_path_of_busy_hosts_has_a_longer_queue_and_a_larger_window() {
     let known = |late_ms: (u64, u64)| {
-        let mut controller = Controller::new(at(0), Some(Duration::from_millis(40)));
+        let mut controller = ShortQueue::new(at(0), Some(Duration::from_millis(40)));
         (controller.rate, controller.phase) = (1e6, Phase::Steady);
-        let [turns, reports] = [late_ms.0, late_ms.1].map(Duration::from_millis);
-        controller.set_lateness(turns, reports);
+        let [turns_late, reports_late] = [late_ms.0, late_ms.1].map(Duration::from_millis);
+        controller.conditions = Conditions { turns_late, reports_late, ..Conditions::default() };
         (controller.target(), controller.window())
     };
     let quiet = known((0, 0));
@@ -409,7 +410,7 @@ fn nothing_that_is_told_makes_it_stop() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) % bound
     };
-    let mut controller = Controller::new(at(0), Some(Duration::ZERO));
+    let mut controller = ShortQueue::new(at(0), Some(Duration::ZERO));
     for step in 0..100_000 {
         let now = at(step * next(20));
         #[expect(clippy::cast_precision_loss, reason = "any number does")]
@@ -428,14 +429,14 @@ fn nothing_that_is_told_makes_it_stop() {
             trip: (next(3) > 0).then(|| Duration::from_nanos(next(1 << 31))),
             queue: (next(3) > 0).then(|| Duration::from_nanos(next(1 << 31))),
         };
-        controller.told(now, &told);
+        let _ = controller.on_ack(now, &told, &Conditions::default());
         controller.sent(now, next(65_536) as usize);
         if next(100) == 0 {
             controller.lost_all(now);
         }
         let pace = controller.pacing_rate();
         assert!((RATE_RANGE.0..=RATE_RANGE.1).contains(&pace), "{pace}");
-        assert!(controller.allows(13_999) && controller.next_at() <= now + DEBT);
+        assert!(controller.allows(13_999) && controller.next_at() <= now + pacer::DEBT);
     }
 }
 

@@ -1,13 +1,15 @@
-//! A moment of sending less, by which the queue should become none: its length is known then, and
-//! what stays although less was sent is another's.
+//! Trials: moments of sending less, by which the queue should become none. Then its length is
+//! known, and what stays although less was sent is another sender's.
+//!
+//! Decides how long a trial lasts, what it tells, and when the next is due. Does not know what
+//! follows from that.
 
-use super::Controller;
-use crate::ablation::Heuristic;
 use crate::time::{Duration, Instant};
 
 /// The queue is emptied so often, for the least delay to stay known, or in so many round trips.
-pub(super) const EMPTY_EVERY: Duration = Duration::from_secs(5);
-const EMPTY_TRIPS: u32 = 12;
+pub(super) const EVERY: (Duration, u32) = (Duration::from_secs(5), 12);
+/// Whether a queue is this end's is tried no more often than this, or than in so many round trips.
+const DOUBT_EVERY: (Duration, u32) = (Duration::from_secs(5), 20);
 /// Part of the rate at which it is sent,
 pub(super) const PACE: f64 = 0.8;
 /// and where that was not felt: who fills a small part of a queue empties it little.
@@ -22,20 +24,78 @@ const TIME_MAX: f64 = 0.150;
 /// A queue is perhaps another's that is so many times as long as this end wants it to be.
 pub(super) const DOUBTFUL: f64 = 1.5;
 
+/// The trials of one path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trials {
+    /// One goes on, or its outcome is not known yet.
+    pub(super) running: Option<Trial>,
+    /// When the queue is emptied next.
+    due: Instant,
+    /// A queue that stays is not tried before.
+    doubt_due: Instant,
+}
+
+impl Trials {
+    /// The part of the rate at which is sent now, if less is sent.
+    pub(super) fn pace(&self, now: Instant) -> Option<f64> {
+        self.running.and_then(|trial| (now < trial.until).then_some(trial.pace))
+    }
+
+    /// The queue is `queue` now. Returns the trial that is over, and what came of it.
+    pub(super) fn watch(&mut self, now: Instant, queue: f64) -> Option<(Trial, Outcome)> {
+        let outcome = self.running.as_mut()?.watch(now, queue)?;
+        self.running.take().map(|trial| (trial, outcome))
+    }
+
+    /// The next one is due at `at`.
+    pub(super) const fn schedule(&mut self, at: Instant) {
+        self.due = at;
+    }
+
+    /// Whether one is due, on a path with a round trip of `trip`. The next is due after a while.
+    pub(super) fn is_due(&mut self, now: Instant, trip: Duration) -> bool {
+        take(&mut self.due, now, EVERY, trip)
+    }
+
+    /// Whether a queue that stays may be tried. It may not be again for a while.
+    pub(super) fn may_doubt(&mut self, now: Instant, trip: Duration) -> bool {
+        take(&mut self.doubt_due, now, DOUBT_EVERY, trip)
+    }
+
+    /// Another path's trial stands for the next ones.
+    pub(super) fn join(&mut self, now: Instant, trip: Duration) {
+        (self.due, self.doubt_due) = (after(now, EVERY, trip), after(now, DOUBT_EVERY, trip));
+    }
+}
+
+/// Whether it is time. Then it is again [`after`] a while.
+fn take(due: &mut Instant, now: Instant, every: (Duration, u32), trip: Duration) -> bool {
+    let is_due = now >= *due;
+    if is_due {
+        *due = after(now, every, trip);
+    }
+    is_due
+}
+
+/// So much time after `now`, or as many round trips, if that is longer.
+pub(super) fn after(now: Instant, (time, trips): (Duration, u32), trip: Duration) -> Instant {
+    now + time.max(trip * trips)
+}
+
 /// The queue is being emptied, or it is waited for what that does. Queues in seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Emptying {
+pub(super) struct Trial {
     until: Instant,
     pace: f64,
     /// When its end has been seen.
     judged_at: Instant,
-    before: f64,
+    pub(super) before: f64,
     /// The least and the most since.
-    least: f64,
+    pub(super) least: f64,
     most: f64,
     /// By how much it should fall.
     fall: f64,
-    /// Whether it says whose the queue is.
+    /// Whether it says whose the queue is. Otherwise the queue just has to become none.
     pub(super) tells: bool,
 }
 
@@ -50,20 +110,14 @@ pub(super) enum Outcome {
     Foreign,
 }
 
-impl Emptying {
+impl Trial {
     /// Begins, at the part `pace` of the rate, with a queue of so many seconds, of which so many
-    /// may be this end's, on a path with a round trip of `trip` where a change is seen after `lag`
+    /// may be this end's, on a path with a round trip of `rtt` where a change is seen after `lag`
     /// seconds.
-    pub(super) fn new(
-        now: Instant,
-        pace: f64,
-        queue: (f64, f64),
-        trip: Duration,
-        lag: f64,
-    ) -> Self {
+    pub(super) fn new(now: Instant, pace: f64, queue: (f64, f64), rtt: Duration, lag: f64) -> Self {
         let (queue, own) = queue;
         let needs = (own / (1.0 - pace)).min(TIME_MAX);
-        let time = needs.max(trip.as_secs_f64().min(TIME_TRIP));
+        let time = needs.max(rtt.as_secs_f64().min(TIME_TRIP));
         Self {
             until: now + Duration::from_secs_f64(time),
             pace,
@@ -89,29 +143,9 @@ impl Emptying {
         self.judged_at + Duration::from_secs_f64(lag)
     }
 
-    /// The part of the rate at which it is sent at `now`, if it still lasts.
-    pub(super) fn pace(&self, now: Instant) -> Option<f64> {
-        (now < self.until).then_some(self.pace)
-    }
-
     /// The part of what the queue was to become shorter by that it did.
     pub(super) fn felt(&self) -> f64 {
         (self.before - self.least) / self.fall.max(1e-6)
-    }
-
-    /// Whether it says whose the queue is; else the queue just has to become none.
-    pub(super) const fn tells(&self) -> bool {
-        self.tells
-    }
-
-    /// The queue at the beginning, seconds.
-    pub(super) const fn before(&self) -> f64 {
-        self.before
-    }
-
-    /// The least since.
-    pub(super) const fn least(&self) -> f64 {
-        self.least
     }
 
     /// The queue is `queue` now. Returns what came of it, at its end.
@@ -126,46 +160,5 @@ impl Emptying {
             return Some(Outcome::Felt);
         }
         Some(if self.pace > PACE_SURE { Outcome::Doubtful } else { Outcome::Foreign })
-    }
-}
-
-impl Controller {
-    /// How long it is until the queue is emptied again.
-    pub(super) fn empty_every(&self) -> Duration {
-        EMPTY_EVERY.max(self.trip * EMPTY_TRIPS)
-    }
-
-    /// Sends less for a moment.
-    pub(super) fn empty(&mut self, now: Instant, pace: f64) {
-        if self.emptying.is_some() || self.ablation.is_off(Heuristic::Emptying) {
-            return;
-        }
-        let lag = self.lag();
-        // Where others hold a part of the queue, how much shorter it becomes says which.
-        let queue = (self.queue.whole(), self.perhaps_own());
-        let trip = if self.competes() { Duration::ZERO } else { self.trip };
-        let emptying = Emptying::new(now, pace, queue, trip, lag);
-        self.grows_at = self.grows_at.max(emptying.is_over_at(lag));
-        self.emptying = Some(emptying);
-        self.settles = 3;
-        self.empties = Some(pace).filter(|_| self.is_doubtful());
-    }
-
-    /// Whether more waits than this end wants to wait: somebody else may make it do so.
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.queue.whole() > DOUBTFUL * self.needed()
-    }
-
-    /// Whether a queue that others may fill is being emptied since the last feedback, and at which
-    /// part of the rate: other paths that may lead through it do the same then, by
-    /// [`Self::empty_beside`].
-    pub(crate) fn takes_emptying(&mut self) -> Option<f64> {
-        self.empties.take()
-    }
-
-    /// Other paths of this peer lead through the same queue, and are taken to carry so many bytes
-    /// per second: all of them together want the queue that one would.
-    pub(crate) const fn set_company(&mut self, bytes_per_second: f64) {
-        self.company = bytes_per_second;
     }
 }
