@@ -53,17 +53,16 @@ use std::net::IpAddr;
 use crate::error::DropReason;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::TCP;
-use classify::{Known, classify};
 use live::Early;
 use order::Order;
 use pep::aggregate::Aggregate;
 use pep::datagrams::Questions;
-use pep::tcp::breakoff::Broken;
-use pep::tcp::narrow::{Race, Room};
-use pep::tcp::{Connection, Phase, State};
+use pep::race::Race;
+use pep::tcp::{Connection, Task};
 use pep::unreached::Nowhere;
 use pep::worth::Networks;
 use place::Place;
+use priority::Priorities;
 use report::FlowReport;
 use rules::{Assist, Rules};
 use table::Table;
@@ -170,8 +169,7 @@ impl Flows {
         }
         let mut left = Vec::new();
         for (place, flow) in self.table.iter_mut() {
-            if flow.is_assisted() {
-                flow.leave_assist();
+            if flow.leave_assist() {
                 left.push(place);
             }
         }
@@ -199,7 +197,7 @@ impl Flows {
             let Some(flow) = self.table.get_mut(place).filter(|flow| flow.is_assisted()) else {
                 return false;
             };
-            let queued = u32::try_from(queued(flow.tuple.bucket())).unwrap_or(u32::MAX);
+            let queued = u32::try_from(queued(flow.tracker().tuple().bucket())).unwrap_or(u32::MAX);
             if flow.heed_entry(now, queued, entrance) {
                 self.arm(place);
             }
@@ -241,7 +239,7 @@ impl Flows {
         let mut held = Vec::new();
         self.newsworthy.clear();
         for (place, flow) in self.table.iter_mut() {
-            if flow.waits(now) && flow.state != State::Closed {
+            if flow.waits(now) {
                 flow.suspend(now, memory);
                 self.is_waiting = true;
                 self.is_owing |= flow.owes();
@@ -264,12 +262,25 @@ impl Flows {
         for (place, flow) in self.table.iter_mut() {
             flights += u64::from(flow.resume(now, memory, before, trip));
             sending += usize::from(flow.has_unsent());
-            if !matches!(flow.phase, Phase::Normal) || flow.is_settled {
+            if !flow.is_normal() {
                 resumed.push(place);
             }
         }
         self.aggregate.begin(now, flights, sending, trip);
         resumed.into_iter().for_each(|place| self.arm(place));
+    }
+
+    /// What is preferred from now on. Connections that are known are judged anew.
+    pub(crate) fn set_priorities(&mut self, memory: &mut Memory, priorities: Priorities) {
+        for (_, flow) in self.table.iter_mut() {
+            flow.judge_anew(memory, &priorities);
+        }
+        self.race = Race::of(priorities);
+    }
+
+    /// What is preferred.
+    pub const fn priorities(&self) -> &Priorities {
+        self.race.priorities()
     }
 
     /// When [`Self::poll`] will have something; `None` while it waits for others.
@@ -307,20 +318,7 @@ impl Flows {
                 self.arm(place);
                 continue;
             }
-            let said = match flow.phase {
-                Phase::Normal => None,
-                Phase::Held(_) => {
-                    if flow.needs_record(now, memory) {
-                        self.unrecorded.push(flow.tuple);
-                        self.is_owing = true;
-                        None
-                    } else {
-                        flow.answer(now, packet)
-                    }
-                }
-                Phase::Resumed(_) => flow.resend(now, memory, self.aggregate.turn(), packet),
-                Phase::Broken(_) => flow.break_off(now, self.is_up, packet),
-            };
+            let said = flow.poll(now, memory, (self.is_up, self.aggregate.turn()), packet);
             self.arm(place);
             if said.is_some() {
                 return said;
@@ -332,15 +330,14 @@ impl Flows {
     /// A connection for which something is due, and whether it has waited for its turn.
     fn next_due(&mut self, now: Instant) -> Option<(Place, bool)> {
         while let Some(place) = self.aggregate.next(now) {
-            if let Some(flow) = self.table.get_mut(place).filter(|flow| flow.is_parked()) {
-                flow.park(false);
+            if self.table.get_mut(place).is_some_and(|flow| flow.park(false)) {
                 return Some((place, true));
             }
         }
         let &(_, place) = self.timers.first().filter(|&&(due, _)| due <= now)?;
         self.timers.pop_first();
         if let Some(flow) = self.table.get_mut(place) {
-            flow.timer = None;
+            flow.set_timer(None);
         }
         Some((place, false))
     }
@@ -349,10 +346,7 @@ impl Flows {
     /// appended to `packet`. Said beside each question for the path's return, it lets the other end
     /// begin where it is needed. `None` when there are no more.
     pub fn news(&self, nth: usize, packet: &mut Vec<u8>) -> Option<()> {
-        let flow = self.table.get(*self.newsworthy.get(nth)?)?;
-        if flow.has_news() {
-            flow.say_news(packet);
-        }
+        self.table.get(*self.newsworthy.get(nth)?)?.say_news(packet);
         Some(())
     }
 
@@ -367,16 +361,7 @@ impl Flows {
     pub fn recorded(&mut self, tuple: &Tuple) {
         let place = self.table.find(tuple);
         let flow = place.and_then(|place| self.table.get_mut(place));
-        let is_awaited = flow.is_some_and(|flow| match &mut flow.phase {
-            Phase::Held(held) if held.has_record() => {
-                held.recorded();
-                true
-            }
-            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) | Phase::Broken(_) => {
-                flow.take_assist_record() || flow.owes()
-            }
-        });
-        if !is_awaited {
+        if !flow.is_some_and(Connection::recorded) {
             self.settled.push(*tuple);
         }
         if let Some(place) = place {
@@ -391,16 +376,13 @@ impl Flows {
 
     /// What was owed for this connection is gone, with the process that owed it.
     pub fn break_off(&mut self, now: Instant, memory: &mut Memory, tuple: Tuple) {
-        let place = self.table.find(&tuple).or_else(|| {
-            let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
-            self.admit(now, memory, Connection::new(tuple, class, now))
-        });
+        let place = self
+            .table
+            .find(&tuple)
+            .or_else(|| self.admit(now, memory, Connection::new(tuple, &self.rules, now)));
         let Some(place) = place else { return };
-        if let Some(flow) = self.table.get_mut(place)
-            && !flow.owes()
-        {
-            flow.release(memory);
-            flow.phase = Phase::Broken(Box::new(Broken::new(now)));
+        if let Some(flow) = self.table.get_mut(place) {
+            flow.break_off_dead(now, memory);
         }
         self.arm(place);
     }
@@ -418,10 +400,8 @@ impl Flows {
         for (place, owes) in all {
             if !owes {
                 self.forget(memory, place);
-            } else if let Some(flow) = self.table.get_mut(place)
-                && !matches!(flow.phase, Phase::Broken(_))
-            {
-                flow.begin_break_off(now, memory);
+            } else if let Some(flow) = self.table.get_mut(place) {
+                flow.break_off(now, memory);
             }
             self.arm(place);
         }
@@ -439,10 +419,7 @@ impl Flows {
         let places: Vec<_> = self.table.iter_mut().map(|(place, _)| place).collect();
         for place in places {
             let Some(flow) = self.table.get_mut(place) else { continue };
-            if flow.owes() && flow.remote.is_known {
-                flow.tell_it_is_over(packets, ends);
-            }
-            if flow.forget_remote() {
+            if flow.terminate(packets, ends) {
                 self.arm(place);
             } else {
                 self.forget(memory, place);
@@ -457,7 +434,7 @@ impl Flows {
 
     /// Whether ends of connections that are broken off are still to be told.
     pub fn is_breaking_off(&mut self) -> bool {
-        self.table.iter_mut().any(|(_, flow)| matches!(flow.phase, Phase::Broken(_)))
+        self.table.iter_mut().any(|(_, flow)| flow.is_broken())
     }
 
     /// Tells of the flows in the places from `place` on: looks at no more than `places`, and
@@ -481,7 +458,7 @@ impl Flows {
     /// who is heard of is reached.
     pub fn complete(&self, report: &mut FlowReport) {
         let is_silent = match report.tuple.protocol {
-            TCP => self.table.peek(&report.tuple).is_some_and(|flow| !flow.remote.is_known),
+            TCP => self.table.peek(&report.tuple).is_some_and(|flow| !flow.tracker().is_answered()),
             _ => report.received == 0,
         };
         let said = self.nowhere.why(&report.tuple).filter(|_| is_silent);
@@ -526,10 +503,9 @@ impl Flows {
         if memory.is_crowded() {
             return None;
         }
-        let level = self.priorities().level_of(flow.tuple.remote);
         let place = self.table.insert(flow)?;
-        if let Some(flow) = self.table.get_mut(place).filter(|_| !self.race.is_off()) {
-            flow.room = Room::of(memory, level);
+        if let Some(flow) = self.table.get_mut(place) {
+            flow.judge_anew(memory, self.race.priorities());
         }
         memory.one_flow_more();
         Some(place)
@@ -537,14 +513,13 @@ impl Flows {
 
     fn forget(&mut self, memory: &mut Memory, place: Place) {
         let Some(mut flow) = self.table.remove(place) else { return };
-        self.aggregate.count(flow.counted, 0);
-        if let Some(timer) = flow.timer {
+        self.aggregate.count(flow.counted(), 0);
+        if let Some(timer) = flow.set_timer(None) {
             self.timers.remove(&(timer, place));
         }
-        flow.end(memory);
-        flow.room.forget(memory);
-        if flow.is_settled {
-            self.settled.push(flow.tuple);
+        flow.forget(memory);
+        if flow.take_task() == Some(Task::Strike) {
+            self.settled.push(*flow.tracker().tuple());
         }
         memory.flows_less(1);
     }
@@ -552,22 +527,23 @@ impl Flows {
     /// Sees to it that the connection's turn comes when it is due.
     fn arm(&mut self, place: Place) {
         let Some(flow) = self.table.get_mut(place) else { return };
-        if std::mem::take(&mut flow.is_settled) {
-            self.settled.push(flow.tuple);
+        match flow.take_task() {
+            Some(Task::Write) => {
+                self.unrecorded.push(*flow.tracker().tuple());
+                self.is_owing |= !self.is_up;
+            }
+            Some(Task::Strike) => self.settled.push(*flow.tracker().tuple()),
+            None => {}
         }
-        let flying = flow.flying();
-        self.aggregate.count(std::mem::replace(&mut flow.counted, flying), flying);
+        let (before, flying) = flow.recount();
+        self.aggregate.count(before, flying);
         if flow.takes_reduction() {
             self.aggregate.lost();
         }
-        let due = match &flow.phase {
-            Phase::Normal => None,
-            Phase::Held(held) => held.due(),
-            Phase::Resumed(_) => flow.resend_due(),
-            Phase::Broken(broken) => broken.due(self.is_up),
-        };
-        if flow.timer != due {
-            if let Some(before) = std::mem::replace(&mut flow.timer, due) {
+        let due = flow.due(self.is_up);
+        let before = flow.set_timer(due);
+        if before != due {
+            if let Some(before) = before {
                 self.timers.remove(&(before, place));
             }
             self.timers.extend(due.map(|due| (due, place)));

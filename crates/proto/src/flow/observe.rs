@@ -66,7 +66,8 @@ impl Flows {
     /// Somebody says that a packet of this side's got nowhere; `by_peer` if it is the peer itself.
     pub(crate) fn hear_unreached(&mut self, unreached: &Unreached<'_>, by_peer: bool) {
         let Some(tuple) = Tuple::of(&unreached.headers, Direction::Out) else { return };
-        let is_first = || self.table.peek(&tuple).is_some_and(|flow| flow.begins_with(unreached));
+        let is_first =
+            || self.table.peek(&tuple).is_some_and(|flow| flow.tracker().begins_with(unreached));
         if tuple.protocol != TCP || is_first() {
             self.nowhere.note(tuple, unreached.why, by_peer);
         }

@@ -3,14 +3,13 @@
 //! Decides whether it goes on, and whether as it is. What this end says itself comes out of
 //! [`Flows::poll`], and by which path anything goes is not known here.
 
-use super::classify::{Known, classify};
 use super::place::Place;
 use super::tuple::{Direction, Tuple};
 use super::verdict::{Passage, Verdict};
 use super::{Assists, Flows};
 use crate::flow::pep::memory::Memory;
 use crate::flow::pep::tcp::resume::assist::ASSISTED_MAX;
-use crate::flow::pep::tcp::{Connection, Notice, Phase, State};
+use crate::flow::pep::tcp::{Connection, State};
 use crate::time::Instant;
 use crate::wire::inner::{Headers, InnerPacket};
 use crate::wire::tcp::{Flags, Segment};
@@ -38,60 +37,18 @@ impl Flows {
         let Some(place) = self.find(now, memory, Direction::Out, &packet.headers, &segment) else {
             return Passage::WHOLE;
         };
-        let (is_up, is_crowded) = (self.is_up, self.aggregate.is_crowded(now));
+        let tunnel = (self.is_up, self.aggregate.is_crowded(now));
         let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
-        match flow.phase {
-            Phase::Broken(_) => {
-                flow.overhear(Direction::Out, &segment);
-                self.arm(place);
-                return Passage::Held;
-            }
-            Phase::Normal if !is_up => flow.suspend(now, memory),
-            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
+        let both = (&segment, packet);
+        let passage = flow.outgoing(now, memory, &self.networks, tunnel, both);
+        self.is_waiting |= flow.is_held() && segment.end() != segment.seq;
+        if self.assists == Assists::All && flow.asks_for_assist(memory) {
+            self.begin_assist(now, memory, place);
+        } else if flow.may_go_on(Direction::Out, &segment) {
+            self.table.foresee(Direction::Out, place, &segment, packet.pieces);
         }
-        let notice = flow.look_at(now, Direction::Out, &segment, packet);
-        if notice == Notice::Stray {
-            let is_heard = !matches!(flow.phase, Phase::Held(_));
-            self.arm(place);
-            return if is_heard { Passage::WHOLE } else { Passage::Held };
-        }
-        let fresh = notice == Notice::Fresh;
-        if segment.flags.has(Flags::SYN) {
-            flow.open(Direction::Out, &segment, segment.opening(packet));
-        }
-        let kept = flow.keep(memory, &self.networks, &segment, packet);
-        if !fresh && !matches!(flow.phase, Phase::Held(_)) {
-            flow.keep_repeated(memory, &segment, packet);
-        }
-        if flow.state == State::Closed {
-            flow.end(memory);
-        }
-        let goes = match flow.phase {
-            Phase::Normal if flow.is_settled => true,
-            Phase::Normal => {
-                if self.assists == Assists::All && flow.asks_for_assist(memory) {
-                    self.begin_assist(now, memory, place);
-                } else if flow.may_go_on(Direction::Out, &segment) {
-                    self.table.foresee(Direction::Out, place, &segment, packet.pieces);
-                }
-                return Passage::Goes { kept };
-            }
-            Phase::Held(_) => {
-                flow.say_unheard(now, memory, &segment, packet, fresh);
-                self.is_waiting |= segment.end() != segment.seq;
-                false
-            }
-            Phase::Resumed(_) => {
-                let goes = flow.goes_now(now, &segment, packet, is_crowded);
-                if goes && flow.is_assisted() && flow.may_go_on(Direction::Out, &segment) {
-                    self.table.foresee(Direction::Out, place, &segment, packet.pieces);
-                }
-                goes
-            }
-            Phase::Broken(_) => false,
-        };
         self.arm(place);
-        if goes { Passage::Goes { kept } } else { Passage::Held }
+        passage
     }
 
     /// A packet that is the next of the stream, as it was foreseen, leaves as it is. Returns how
@@ -109,10 +66,8 @@ impl Flows {
         if !flow.goes_on(now, Direction::Out, &segment) {
             return None;
         }
-        let kept = flow.keep(memory, &self.networks, &segment, packet);
+        let kept = flow.keep_next(now, memory, &self.networks, &segment, packet);
         if flow.is_assisted() {
-            flow.followed(now, segment.end());
-            flow.answer_soon(now);
             self.arm(place);
         } else if self.assists == Assists::All && flow.asks_for_assist(memory) {
             self.begin_assist(now, memory, place);
@@ -145,44 +100,32 @@ impl Flows {
             return Verdict::Pass;
         };
         let Some(flow) = self.table.get_mut(place) else { return Verdict::Pass };
-        if matches!(flow.phase, Phase::Broken(_)) {
-            flow.overhear(Direction::In, &segment);
-            self.arm(place);
-            return Verdict::Keep;
+        let (verdict, arrived) = flow.incoming(now, memory, &segment, packet);
+        if flow.may_go_on(Direction::In, &segment) {
+            self.table.foresee(Direction::In, place, &segment, packet.pieces);
         }
-        let acked = flow.local.acked;
-        let notice = flow.look_at(now, Direction::In, &segment, packet);
-        if notice == Notice::Stray {
-            return Verdict::Pass;
-        }
-        if flow.take_reset(now, memory, &segment) {
-            self.arm(place);
-            return Verdict::Pass;
-        }
-        if segment.flags.has(Flags::SYN) {
-            flow.open(Direction::In, &segment, segment.opening(packet));
-        }
-        if !flow.cache.is_empty() {
-            flow.cache.acknowledged(memory, flow.local.acked);
-        }
-        if !flow.heads.is_empty() {
-            flow.heads.acknowledged(memory, flow.local.acked);
-        }
-        if flow.state == State::Closed {
-            flow.end(memory);
-        }
-        if matches!(flow.phase, Phase::Normal) && !flow.is_settled {
-            if flow.may_go_on(Direction::In, &segment) {
-                self.table.foresee(Direction::In, place, &segment, packet.pieces);
-            }
-            return Verdict::Pass;
-        }
-        if matches!(flow.phase, Phase::Resumed(_)) && !flow.is_assisted() {
-            self.aggregate.arrived(now, flow.local.acked.beyond(acked));
-        }
-        let verdict = flow.pass_on(now, &segment, packet);
+        self.aggregate.arrived(now, arrived);
         self.arm(place);
         verdict
+    }
+
+    /// Looks at a packet that leaves for the remote side, whoever made it, before anybody else
+    /// changes it. Where it is to tell of less room, its `head` is put into `head` with that, and
+    /// takes its place; returns whether it is so.
+    pub fn narrow(&mut self, now: Instant, packet: &InnerPacket<'_>, head: &mut Vec<u8>) -> bool {
+        if self.race.is_off() || !packet.is_tcp() {
+            return false;
+        }
+        if self.is_up {
+            self.race.look(now, &mut self.table);
+        }
+        let Some((segment, window)) = self.race.narrow(now, &mut self.table, packet) else {
+            return false;
+        };
+        head.clear();
+        head.extend_from_slice(packet.pieces.head);
+        segment.set_window(head, window);
+        true
     }
 
     /// What the local side of a connection goes on to say is acknowledged here, once it is written
@@ -196,7 +139,6 @@ impl Flows {
             self.assisted.push(place);
         }
         flow.begin_assist(now, memory);
-        self.unrecorded.push(flow.tuple);
         self.arm(place);
     }
 
@@ -218,12 +160,11 @@ impl Flows {
         let tuple = Tuple::of(headers, way)?;
         if let Some(place) = self.table.find(&tuple) {
             let known = self.table.get(place)?;
-            if let Some(mut next) = known.next_between(now, way, segment) {
-                next.choice = self.rules.choose(&tuple, next.class);
+            if let Some(next) = known.next_between(now, way, segment, &self.rules) {
                 self.forget(memory, place);
                 return self.admit(now, memory, next);
             }
-            if !begins || known.state != State::Closed {
+            if !begins || known.tracker().state() != State::Closed {
                 return Some(place);
             }
             self.forget(memory, place); // the same ends, another connection
@@ -231,9 +172,6 @@ impl Flows {
         if segment.flags.has(Flags::RST) || (self.rules.is_off() && self.race.is_off()) {
             return None;
         }
-        let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
-        let mut flow = Connection::new(tuple, class, now);
-        flow.choice = self.rules.choose(&tuple, class);
-        self.admit(now, memory, flow)
+        self.admit(now, memory, Connection::new(tuple, &self.rules, now))
     }
 }

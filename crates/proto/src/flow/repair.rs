@@ -40,7 +40,7 @@ impl Flows {
             return false;
         }
         if kept > 0 {
-            let Some((front, back)) = flow.cache.get(segment.seq, kept) else { return false };
+            let Some((front, back)) = flow.payload(&segment, kept) else { return false };
             lost.frame.extend_from_slice(front);
             lost.frame.extend_from_slice(back);
         }
@@ -62,7 +62,7 @@ impl Flows {
     pub fn payload(&mut self, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
         let headers = Headers::parse(head, head.len() + len).ok()?;
         let segment = Segment::parse(&InnerPacket { headers, pieces: Pieces::whole(head) })?;
-        self.connection(&headers)?.cache.get(segment.seq, len)
+        self.connection(&headers)?.payload(&segment, len)
     }
 
     /// The connection of a packet on its way out.

@@ -17,7 +17,7 @@ use super::place::Place;
 use super::record::Flow;
 use super::tuple::{Direction, Tuple};
 use crate::flow::pep::predict::Prediction;
-use crate::flow::pep::tcp::{Connection, Phase, State};
+use crate::flow::pep::tcp::{Connection, State};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{Headers, Pieces};
 use crate::wire::tcp::Segment;
@@ -35,9 +35,6 @@ const SPARED: Duration = Duration::from_secs(10);
 const LOOKED_AT: usize = 16;
 /// How many are looked at for staleness when one is added.
 const SWEPT: usize = 4;
-/// A sender that repeats and hears nothing has given up after so long, and told nobody (Linux: 924
-/// s, `tcp_retries2`, and the timer's last 120 s).
-const STALE: Duration = Duration::from_secs(20 * 60);
 /// Places of the index for each connection: so many stay empty that a search is short.
 const SPARE: usize = 2;
 /// The index is at least so large.
@@ -85,7 +82,9 @@ impl Table {
     /// The connection that was found last, if a packet with these headers, which goes `way`,
     /// belongs to it: packets come in runs.
     pub(super) fn last(&self, headers: &Headers, way: Direction) -> Option<Place> {
-        self.last.filter(|&last| self.get(last).is_some_and(|flow| flow.tuple.is_of(headers, way)))
+        self.last.filter(|&last| {
+            self.get(last).is_some_and(|flow| flow.tracker().tuple().is_of(headers, way))
+        })
     }
 
     /// The connection of a packet that goes `way`, and what it says, if it looks as if it were the
@@ -227,7 +226,7 @@ impl Table {
             return None;
         }
         let least = self.least(now)?;
-        let ended = self.get(least).is_some_and(|flow| flow.state == State::Closed);
+        let ended = self.get(least).is_some_and(|flow| flow.tracker().state() == State::Closed);
         (is_full || ended).then_some(least)
     }
 
@@ -236,8 +235,8 @@ impl Table {
         if self.connections >= CONNECTIONS_MAX {
             return None;
         }
-        let found = self.place_of(&connection.tuple);
-        let add = || self.add(Flow::new(connection.tuple));
+        let found = self.place_of(connection.tracker().tuple());
+        let add = || self.add(Flow::new(*connection.tracker().tuple()));
         let place = found.unwrap_or_else(add);
         self.flow_mut(place)?.connection = Some(Box::new(connection));
         self.connections += 1;
@@ -306,8 +305,7 @@ impl Table {
         self.sweep = (from + SWEPT) % self.flows.len().max(1);
         let some = self.flows.iter_mut().skip(from).take(SWEPT).flatten();
         for flow in some.filter_map(|flow| flow.connection.as_deref_mut()) {
-            let is_stale = now.saturating_since(flow.used_at) >= STALE;
-            if is_stale && matches!(flow.phase, Phase::Normal) && !flow.cache.is_empty() {
+            if flow.is_stale(now) {
                 release(flow);
             }
         }
@@ -329,8 +327,9 @@ impl Table {
             hand = (at + 1) % places;
             let Some(flow) = self.flows.get(at).and_then(Option::as_deref) else { continue };
             let connection = flow.connection.as_deref().filter(|one| !one.owes());
-            let worth =
-                connection.map(|one| (one.state, Reverse(now.saturating_since(one.used_at)), at));
+            let worth = connection.map(|one| {
+                (one.tracker().state(), Reverse(now.saturating_since(one.tracker().used_at())), at)
+            });
             least = [least, worth].into_iter().flatten().min();
         }
         self.hand = hand;

@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::flow::classify::Class;
 use crate::flow::pep::cache::Payload;
 use crate::flow::pep::memory::Memory;
-use crate::flow::pep::tcp::State;
+use crate::flow::pep::tcp::{STALE, State};
+use crate::flow::rules::Rules;
 use crate::time::Duration;
 use crate::wire::tcp::Seq;
 
@@ -17,9 +17,8 @@ fn tuple(number: u32) -> Tuple {
 }
 
 fn flow(number: u32) -> Connection {
-    let mut flow = Connection::new(tuple(number), Class::Bulk, Instant::ZERO);
-    flow.used_at = Instant::ZERO + Duration::from_millis(u64::from(number));
-    flow
+    let used_at = Instant::ZERO + Duration::from_millis(u64::from(number));
+    Connection::new(tuple(number), &Rules::default(), used_at)
 }
 
 /// Adds a connection, as the owner of the table does.
@@ -36,7 +35,7 @@ fn one_that_ended_makes_room_for_the_next() {
     let now = Instant::ZERO + Duration::from_secs(1_000);
     let place = add(&mut table, now, 0);
     add(&mut table, now, 1);
-    table.get_mut(place).unwrap().state = State::Closed;
+    table.get_mut(place).unwrap().stage(State::Closed, None);
     assert_eq!(add(&mut table, now, 2), place);
     assert_eq!(table.len(), 2);
 }
@@ -48,8 +47,8 @@ fn a_full_table_lets_go_of_what_is_missed_least_and_owes_nothing() {
     for number in 0..CONNECTIONS_MAX as u32 {
         let place = table.insert(flow(number)).unwrap();
         let flow = table.get_mut(place).unwrap();
-        flow.state = if number == 9 { State::Closed } else { State::Established };
-        flow.promised = (number < 9).then_some(Seq(1));
+        let state = if number == 9 { State::Closed } else { State::Established };
+        flow.stage(state, (number < 9).then_some(Seq(1)));
     }
     add(&mut table, now, 50_000);
     assert_eq!(table.len(), CONNECTIONS_MAX);
@@ -99,12 +98,12 @@ proptest! {
 fn what_is_kept_of_a_connection_that_died_without_a_word_is_let_go_of() {
     let (mut table, mut memory) = (Table::new(1), Memory::new(1 << 20));
     for number in 0..10 {
-        let place = table.insert(flow(number)).unwrap();
-        let flow = table.get_mut(place).unwrap();
+        let used_at = Instant::ZERO + STALE * (number % 2);
+        let mut flow = Connection::new(tuple(number), &Rules::default(), used_at);
         let bytes = (&[7; 100][..], &[][..]);
-        flow.cache
-            .push(&mut memory, Payload { seq: Seq(1), bytes, home: None, sum: 0, push: false });
-        flow.used_at = Instant::ZERO + STALE * (number % 2);
+        let payload = Payload { seq: Seq(1), bytes, home: None, sum: 0, push: false };
+        flow.keep_bytes(&mut memory, payload);
+        table.insert(flow).unwrap();
     }
     assert_eq!(memory.used(), 1_000);
     for _ in 0..3 {

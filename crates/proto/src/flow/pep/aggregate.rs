@@ -73,13 +73,7 @@ pub(in crate::flow) struct Aggregate {
 impl Aggregate {
     /// There is a way again: what was on its way when the last one was lost fits this one, as far
     /// as anybody knows. So many of them have something to send.
-    pub(in crate::flow) fn begin(
-        &mut self,
-        now: Instant,
-        flights: u64,
-        count: usize,
-        trip: Duration,
-    ) {
+    pub(crate) fn begin(&mut self, now: Instant, flights: u64, count: usize, trip: Duration) {
         self.window = flights.max(WINDOW_MIN);
         let turns = u64::from(TURN_MIN) * count as u64;
         let bytes = self.window.max(turns);
@@ -89,13 +83,13 @@ impl Aggregate {
     }
 
     /// What one of them has on its way is `now` in place of `before`.
-    pub(in crate::flow) fn count(&mut self, before: u32, now: u32) {
+    pub(crate) fn count(&mut self, before: u32, now: u32) {
         self.flying = self.flying + u64::from(now) - u64::from(before);
         self.written_off = self.written_off.min(self.flying);
     }
 
     /// So much arrived that was on its way: twice as much may be (slow start, RFC 5681, 3.1).
-    pub(in crate::flow) fn arrived(&mut self, now: Instant, bytes: u32) {
+    pub(crate) fn arrived(&mut self, now: Instant, bytes: u32) {
         self.window += u64::from(bytes);
         self.growth.arrived += u64::from(bytes);
         self.moved_at = if bytes > 0 { now } else { self.moved_at };
@@ -103,29 +97,29 @@ impl Aggregate {
 
     /// One of them has lost something: half as much may be on its way, but not less than half of
     /// what is.
-    pub(in crate::flow) fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         let flying = self.flying - self.written_off;
         self.window = (self.window / 2).max(flying / 2).max(WINDOW_MIN);
         self.growth = Growth::default();
     }
 
     /// Whether nothing more may leave now.
-    pub(in crate::flow) fn is_full(&self, now: Instant) -> bool {
+    pub(crate) fn is_full(&self, now: Instant) -> bool {
         self.flying - self.written_off >= self.window + self.growth.ahead(now)
     }
 
     /// Whether what comes now has to wait behind others.
-    pub(in crate::flow) fn is_crowded(&self, now: Instant) -> bool {
+    pub(crate) fn is_crowded(&self, now: Instant) -> bool {
         self.is_full(now) || self.is_awaited()
     }
 
     /// Whether anybody waits for a turn.
-    pub(in crate::flow) fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         !self.parked.is_empty()
     }
 
     /// How many bytes one of them sends in a turn: its part of the window, if others wait.
-    pub(in crate::flow) fn turn(&self) -> u32 {
+    pub(crate) fn turn(&self) -> u32 {
         let waiting = self.parked.len() as u64;
         if waiting == 0 {
             return u32::MAX;
@@ -134,7 +128,7 @@ impl Aggregate {
     }
 
     /// When [`Self::next`] has somebody; `None` when nobody waits.
-    pub(in crate::flow) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         self.parked.front()?;
         let flying = self.flying - self.written_off;
         let Some(beyond) = flying.checked_sub(self.window) else { return Some(Instant::ZERO) };
@@ -142,13 +136,13 @@ impl Aggregate {
     }
 
     /// It has no room at present.
-    pub(in crate::flow) fn park(&mut self, place: Place) {
+    pub(crate) fn park(&mut self, place: Place) {
         self.parked.push_back(place);
     }
 
     /// Who is next, if there is room, or has been none for so long that what took it is lost: else
     /// those who wait could wait for what only they can bring about.
-    pub(in crate::flow) fn next(&mut self, now: Instant) -> Option<Place> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Place> {
         self.due().filter(|&due| due <= now)?;
         if self.is_full(now) {
             self.growth = Growth::default();

@@ -107,7 +107,7 @@ pub(in crate::flow) struct Payload<'a> {
 impl<'a> Payload<'a> {
     /// The payload of a packet whose TCP header is `segment`.
     #[inline]
-    pub(in crate::flow) fn of(packet: &InnerPacket<'a>, segment: &Segment) -> Self {
+    pub(crate) fn of(packet: &InnerPacket<'a>, segment: &Segment) -> Self {
         let Pieces { head, tail, home } = packet.pieces;
         let from = segment.payload().start;
         let (bytes, home) = match head.get(from..) {
@@ -122,7 +122,7 @@ impl<'a> Payload<'a> {
     }
 
     /// Whether it is what its sender meant.
-    pub(in crate::flow) fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         self.home.is_some() || sum_of(self.bytes.0, self.bytes.1) == self.sum
     }
 
@@ -142,12 +142,12 @@ pub(in crate::flow) struct Again<'a> {
 }
 
 impl Again<'_> {
-    pub(in crate::flow) fn end(&self) -> Seq {
+    pub(crate) fn end(&self) -> Seq {
         self.seq.plus(length(self.bytes.0.len() + self.bytes.1.len()))
     }
 
     /// The part from `from` on, of so many bytes at most.
-    pub(in crate::flow) fn cut(self, from: Seq, most: u32) -> Self {
+    pub(crate) fn cut(self, from: Seq, most: u32) -> Self {
         let (first, second) = self.bytes;
         let skip = from.beyond(self.seq.min(from)) as usize;
         let skipped = skip.min(first.len());
@@ -163,30 +163,30 @@ impl Again<'_> {
 impl Cache {
     /// The first byte, and the one after the last of those that follow without a hole; `None` when
     /// there is nothing.
-    pub(in crate::flow) fn span(&self) -> Option<(Seq, Seq)> {
+    pub(crate) fn span(&self) -> Option<(Seq, Seq)> {
         (!self.pieces.is_empty()).then_some((self.base, self.end))
     }
 
     /// Whether all bytes of `segment` lie in the [`Self::span`]; one without any does where it lies
     /// in it, or at its end.
-    pub(in crate::flow) fn covers(&self, segment: &Segment) -> bool {
+    pub(crate) fn covers(&self, segment: &Segment) -> bool {
         let end = segment.seq.plus(u32::from(segment.len));
         self.span().is_some_and(|(from, to)| !segment.seq.is_before(from) && !to.is_before(end))
     }
 
     /// Whether nothing is held.
-    pub(in crate::flow) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.beyond.is_empty()
     }
 
     /// Bytes held; small pieces count as more than they have.
-    pub(in crate::flow) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.held
     }
 
     /// Keeps what is sent. What is there already is not kept twice, and what there is no memory for
     /// is not kept. Returns how many of these very bytes [`Self::get`] has: all or none.
-    pub(in crate::flow) fn push(&mut self, memory: &mut Memory, payload: Payload<'_>) -> usize {
+    pub(crate) fn push(&mut self, memory: &mut Memory, payload: Payload<'_>) -> usize {
         let len = payload.bytes.0.len() + payload.bytes.1.len();
         let seq = payload.seq;
         if self.is_empty() {
@@ -289,12 +289,12 @@ impl Cache {
     }
 
     /// Something is left to others that there is room for.
-    pub(in crate::flow) const fn leave_out(&mut self) {
+    pub(crate) const fn leave_out(&mut self) {
         self.no_room = Some(NoRoom::ForThis);
     }
 
     /// Why not all is kept that was to be, if it is for want of room.
-    pub(in crate::flow) const fn no_room(&self) -> Option<NoRoom> {
+    pub(crate) const fn no_room(&self) -> Option<NoRoom> {
         self.no_room
     }
 
@@ -337,7 +337,7 @@ impl Cache {
     }
 
     /// The other side has everything before `ack`.
-    pub(in crate::flow) fn acknowledged(&mut self, memory: &mut Memory, ack: Seq) {
+    pub(crate) fn acknowledged(&mut self, memory: &mut Memory, ack: Seq) {
         let mut copied = 0;
         let mut prices = 0;
         while let Some(&piece) = self.pieces.front()
@@ -375,14 +375,14 @@ impl Cache {
     }
 
     /// Forgets everything.
-    pub(in crate::flow) fn clear(&mut self, memory: &mut Memory) {
+    pub(crate) fn clear(&mut self, memory: &mut Memory) {
         self.truncate(memory, 0);
         *self = Self::default();
     }
 
     /// Looks whether the bytes that were not looked at yet are what was declared; forgets the first
     /// that are not, and all that follow them.
-    pub(in crate::flow) fn verify(&mut self, memory: &mut Memory) {
+    pub(crate) fn verify(&mut self, memory: &mut Memory) {
         if self.sound == self.pieces.len() {
             return; // asked before each piece that is sent again
         }
@@ -420,7 +420,7 @@ impl Cache {
     }
 
     /// The segments from the one that holds the byte `from` on, in order.
-    pub(in crate::flow) fn from(&self, from: Seq) -> impl Iterator<Item = Again<'_>> {
+    pub(crate) fn from(&self, from: Seq) -> impl Iterator<Item = Again<'_>> {
         let pieces = self.pieces.range(self.place_of(from)..);
         let segments = pieces.flat_map(|piece| piece.segments());
         let segments = segments.skip_while(move |segment| !from.is_before(segment.end()));
@@ -433,7 +433,7 @@ impl Cache {
 
     /// The segment of `len` bytes that begins with `from`, if it is held, in the two parts in which
     /// it may lie.
-    pub(in crate::flow) fn get(&self, from: Seq, len: usize) -> Option<(&[u8], &[u8])> {
+    pub(crate) fn get(&self, from: Seq, len: usize) -> Option<(&[u8], &[u8])> {
         let piece = self.pieces.get(self.place_of(from))?;
         let segment = piece.segment_at(from.beyond(piece.seq));
         let is_whole = segment.seq == from && segment.len as usize == len;

@@ -106,7 +106,7 @@ enum Standing {
 
 impl Questions {
     /// A packet that is no TCP segment, from the TUN. Returns whether it is to be sent now.
-    pub(in crate::flow) fn outgoing(
+    pub(crate) fn outgoing(
         &mut self,
         now: Instant,
         memory: &mut Memory,
@@ -136,7 +136,7 @@ impl Questions {
     }
 
     /// A packet from the tunnel: it may be an answer.
-    pub(in crate::flow) fn answered(&mut self, memory: &mut Memory, packet: &InnerPacket<'_>) {
+    pub(crate) fn answered(&mut self, memory: &mut Memory, packet: &InnerPacket<'_>) {
         let headers = &packet.headers;
         let Some(ports) = headers.ports.filter(|_| packet.is_udp()) else { return };
         let ends = |question: &Question| (question.key.tuple.remote.1, question.key.tuple.local.1);
@@ -156,7 +156,7 @@ impl Questions {
     }
 
     /// The way is lost, and with it what has no answer. Returns whether anybody waits.
-    pub(in crate::flow) fn suspend(&mut self, now: Instant, memory: &mut Memory) -> bool {
+    pub(crate) fn suspend(&mut self, now: Instant, memory: &mut Memory) -> bool {
         self.expire(now, memory);
         for question in &mut self.list {
             question.standing = match question.standing {
@@ -169,12 +169,12 @@ impl Questions {
     }
 
     /// When [`Self::poll`] has to be asked: what is due while there is a way is due at once.
-    pub(in crate::flow) fn due(&self, is_up: bool) -> Option<Instant> {
+    pub(crate) fn due(&self, is_up: bool) -> Option<Instant> {
         if is_up && self.waiting > 0 { Some(Instant::ZERO) } else { self.until }
     }
 
     /// Appends the next question that leaves now to `out`, if there is one.
-    pub(in crate::flow) fn poll(
+    pub(crate) fn poll(
         &mut self,
         now: Instant,
         memory: &mut Memory,
@@ -197,7 +197,7 @@ impl Questions {
     }
 
     /// Whether a packet that left at `left_at` by a path that is dead is sent again from here.
-    pub(in crate::flow) fn sends_again(&self, left_at: Instant, packet: &InnerPacket<'_>) -> bool {
+    pub(crate) fn sends_again(&self, left_at: Instant, packet: &InnerPacket<'_>) -> bool {
         let Some(key) = Key::of(packet) else { return false };
         self.list.iter().filter(|known| known.key == key).any(|known| match known.standing {
             Standing::New | Standing::Lost => true,
@@ -207,17 +207,17 @@ impl Questions {
     }
 
     /// How many wait until there is a way.
-    pub(in crate::flow) const fn waiting(&self) -> usize {
+    pub(crate) const fn waiting(&self) -> usize {
         self.waiting
     }
 
     /// Whether none is kept.
-    pub(in crate::flow) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Why something was given up that was kept, or not sent; to be asked until there is none.
-    pub(in crate::flow) fn poll_drop(&mut self) -> Option<DropReason> {
+    pub(crate) fn poll_drop(&mut self) -> Option<DropReason> {
         if self.late > 0 {
             self.late -= 1;
             return Some(DropReason::NoRoute);
@@ -227,7 +227,7 @@ impl Questions {
     }
 
     /// Forgets everything.
-    pub(in crate::flow) fn clear(&mut self, memory: &mut Memory) {
+    pub(crate) fn clear(&mut self, memory: &mut Memory) {
         memory.give_back(self.bytes);
         *self = Self { late: self.late, crowded: self.crowded, ..Self::default() };
     }

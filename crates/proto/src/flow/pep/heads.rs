@@ -22,12 +22,12 @@ pub(in crate::flow) struct Heads {
 impl Heads {
     /// Keeps a copy of the packet that begins at `seq`, if it is one of the oldest and there is
     /// memory for it.
-    pub(in crate::flow) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) {
+    pub(crate) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) {
         self.insert(memory, seq, packet);
     }
 
     /// The same, of a packet that leaves now.
-    pub(in crate::flow) fn keep_left(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) {
+    pub(crate) fn keep_left(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) {
         if let Some(place) = self.insert(memory, seq, packet)
             && place <= self.left
         {
@@ -53,7 +53,7 @@ impl Heads {
     }
 
     /// The place of the oldest that has not left yet, which leaves now.
-    pub(in crate::flow) fn advance(&mut self) -> Option<usize> {
+    pub(crate) fn advance(&mut self) -> Option<usize> {
         let place = self.left;
         self.has_next().then(|| {
             self.left += 1;
@@ -62,22 +62,22 @@ impl Heads {
     }
 
     /// The packet at a place.
-    pub(in crate::flow) fn get(&self, place: usize) -> &[u8] {
+    pub(crate) fn get(&self, place: usize) -> &[u8] {
         self.kept.get(place).map_or(&[], |(_, bytes)| bytes)
     }
 
     /// Whether any has not left yet.
-    pub(in crate::flow) const fn has_next(&self) -> bool {
+    pub(crate) const fn has_next(&self) -> bool {
         self.left < self.kept.len()
     }
 
     /// The way is lost by which some have left.
-    pub(in crate::flow) const fn rewind(&mut self) {
+    pub(crate) const fn rewind(&mut self) {
         self.left = 0;
     }
 
     /// The other side has everything before `ack`.
-    pub(in crate::flow) fn acknowledged(&mut self, memory: &mut Memory, ack: Seq) {
+    pub(crate) fn acknowledged(&mut self, memory: &mut Memory, ack: Seq) {
         let arrived = self.kept.partition_point(|(seq, _)| seq.is_before(ack));
         for (_, oldest) in self.kept.drain(..arrived) {
             memory.give_back(oldest.len());
@@ -86,18 +86,18 @@ impl Heads {
     }
 
     /// Forgets all.
-    pub(in crate::flow) fn clear(&mut self, memory: &mut Memory) {
+    pub(crate) fn clear(&mut self, memory: &mut Memory) {
         memory.give_back(self.len());
         *self = Self::default();
     }
 
     /// Whether there is none.
-    pub(in crate::flow) const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
     /// Their bytes.
-    pub(in crate::flow) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.kept.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 }

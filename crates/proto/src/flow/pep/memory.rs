@@ -98,7 +98,7 @@ impl Memory {
 
     /// Whether more than half is in use, and not only by other peers. Then some connections get
     /// none of the rest.
-    pub(in crate::flow) const fn is_short(&self) -> bool {
+    pub(crate) const fn is_short(&self) -> bool {
         let Account { used, lent, .. } = self.account;
         let free =
             (self.max.saturating_sub(self.used), self.blocks_max().saturating_sub(self.lent));
@@ -117,23 +117,23 @@ impl Memory {
     }
 
     /// Whether this peer has its maximum number of connections.
-    pub(in crate::flow) const fn is_crowded(&self) -> bool {
+    pub(crate) const fn is_crowded(&self) -> bool {
         let free = Self::FLOWS_MAX.saturating_sub(self.flows);
         free == 0 || !self.is_fair(self.account.flows, free, FREE_PARTS)
     }
 
-    pub(in crate::flow) const fn one_flow_more(&mut self) {
+    pub(crate) const fn one_flow_more(&mut self) {
         self.flows += 1;
         self.account.flows += 1;
     }
 
-    pub(in crate::flow) const fn flows_less(&mut self, count: usize) {
+    pub(crate) const fn flows_less(&mut self, count: usize) {
         self.flows = self.flows.saturating_sub(count);
         self.account.flows = self.account.flows.saturating_sub(count);
     }
 
     /// Bytes that one connection may hold.
-    pub(in crate::flow) const fn share(&self) -> usize {
+    pub(crate) const fn share(&self) -> usize {
         self.share
     }
 
@@ -144,7 +144,7 @@ impl Memory {
 
     /// Borrows so many blocks, if there are as many. Who gives them back says so with
     /// [`Self::returned`].
-    pub(in crate::flow) const fn borrow(&mut self, blocks: usize) -> Result<(), NoRoom> {
+    pub(crate) const fn borrow(&mut self, blocks: usize) -> Result<(), NoRoom> {
         let Some(free) = self.blocks_max().checked_sub(self.lent + blocks) else {
             return Err(NoRoom::AtAll);
         };
@@ -157,26 +157,26 @@ impl Memory {
     }
 
     /// The same, for what may take more than its bytes do: half of all may be lent so.
-    pub(in crate::flow) const fn borrow_spaciously(&mut self, blocks: usize) -> Result<(), NoRoom> {
+    pub(crate) const fn borrow_spaciously(&mut self, blocks: usize) -> Result<(), NoRoom> {
         let is_short = self.lent + blocks > self.blocks_max() / 2;
         if is_short { Err(NoRoom::AtAll) } else { self.borrow(blocks) }
     }
 
     /// So many borrowed blocks went back.
-    pub(in crate::flow) const fn returned(&mut self, blocks: usize) {
+    pub(crate) const fn returned(&mut self, blocks: usize) {
         self.lent -= blocks;
         self.account.lent = self.account.lent.saturating_sub(blocks);
     }
 
     /// Blocks that connections have borrowed.
     #[cfg(test)]
-    pub(in crate::flow) const fn lent(&self) -> usize {
+    pub(crate) const fn lent(&self) -> usize {
         self.lent
     }
 
     /// Takes `bytes` for a connection that holds `held`, if its share and the whole allow it, less
     /// one share.
-    pub(in crate::flow) const fn take(&mut self, held: usize, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) const fn take(&mut self, held: usize, bytes: usize) -> Result<(), NoRoom> {
         if held + bytes > self.share {
             return Err(NoRoom::InShare);
         }
@@ -194,7 +194,7 @@ impl Memory {
 
     /// The same for the oldest segments of a connection, for which as much as the share of one is
     /// left over: they matter most where there is no memory for more. Returns whether it fits.
-    pub(in crate::flow) const fn take_for_oldest(&mut self, bytes: usize) -> bool {
+    pub(crate) const fn take_for_oldest(&mut self, bytes: usize) -> bool {
         let free = self.max.saturating_sub(self.used);
         let fits =
             bytes <= free && self.is_fair(self.account.used + bytes, free, FREE_PARTS_OLDEST);
@@ -205,7 +205,7 @@ impl Memory {
         fits
     }
 
-    pub(in crate::flow) const fn give_back(&mut self, bytes: usize) {
+    pub(crate) const fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
         self.account.used = self.account.used.saturating_sub(bytes);
     }
@@ -213,7 +213,7 @@ impl Memory {
 
 /// Why something is not kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::flow) enum NoRoom {
+pub(crate) enum NoRoom {
     /// The connection has its share already.
     InShare,
     /// The peer's connections already have their share, and other peers need the rest.

@@ -12,6 +12,7 @@ pub(super) mod heads;
 pub(super) mod memory;
 pub(super) mod patience;
 pub(super) mod predict;
+pub(super) mod race;
 pub(super) mod share;
 pub(super) mod tcp;
 pub(super) mod trip;

@@ -32,20 +32,14 @@ pub(in crate::flow) struct Patience {
 
 impl Patience {
     /// Whether it ends when the timer fires next.
-    pub(in crate::flow) fn ends(&self) -> bool {
+    pub(crate) fn ends(&self) -> bool {
         let is_over = self.fires_at.saturating_since(self.began) >= TIME_MAX;
         self.repeats >= REPEATS_MAX || (self.repeats > 0 && is_over)
     }
 
     /// It repeats a segment that takes up numbers, was told of everything before `acked`, and has
     /// sent everything before `next`.
-    pub(in crate::flow) fn repeated(
-        &mut self,
-        now: Instant,
-        segment: &Segment,
-        acked: Seq,
-        next: Seq,
-    ) {
+    pub(crate) fn repeated(&mut self, now: Instant, segment: &Segment, acked: Seq, next: Seq) {
         if !self.is_repeating {
             (self.is_repeating, self.began, self.to) = (true, now, next);
         }
@@ -59,7 +53,7 @@ impl Patience {
     }
 
     /// It sends a segment that is new, and was told of everything before `acked`.
-    pub(in crate::flow) fn sent(&mut self, now: Instant, segment: &Segment, acked: Seq) {
+    pub(crate) fn sent(&mut self, now: Instant, segment: &Segment, acked: Seq) {
         if segment.seq == acked {
             self.set_at = now;
         }
@@ -68,7 +62,7 @@ impl Patience {
     /// It is told that everything before `acked` has arrived. Who has no selective acknowledgements
     /// goes on repeating until something beyond what it repeated has, since the next that tell it
     /// the same may be for that (`tcp_is_non_sack_preventing_reopen`).
-    pub(in crate::flow) fn acknowledged(&mut self, now: Instant, acked: Seq, has_sack: bool) {
+    pub(crate) fn acknowledged(&mut self, now: Instant, acked: Seq, has_sack: bool) {
         self.is_repeating &= acked.is_before(self.to) || (acked == self.to && !has_sack);
         self.repeats = 0;
         self.set_at = now;

@@ -42,11 +42,7 @@ pub(in crate::flow) struct Prediction {
 impl Prediction {
     /// What follows `packet`, whose TCP header is `segment`, of the connection at `place`. `None`
     /// where that is not said by its headers: it has no payload, or says more than that.
-    pub(in crate::flow) fn after(
-        place: Place,
-        segment: &Segment,
-        packet: Pieces<'_>,
-    ) -> Option<Self> {
+    pub(crate) fn after(place: Place, segment: &Segment, packet: Pieces<'_>) -> Option<Self> {
         let is_plain = segment.flags.without(Flags::PSH) == Flags::ACK && segment.len > 0;
         let (tcp, mask) = match segment.at() {
             IPV4_HEADER => (IPV4_HEADER, &MASK_IPV4),
@@ -64,7 +60,7 @@ impl Prediction {
     /// Where the connection of `packet` is, and what it says, if it looks as predicted but for its
     /// number, which nobody has looked at.
     #[inline]
-    pub(in crate::flow) fn matches(&mut self, packet: Pieces<'_>) -> Option<(Place, &Segment)> {
+    pub(crate) fn matches(&mut self, packet: Pieces<'_>) -> Option<(Place, &Segment)> {
         let head = packet.head.get(..self.head_len)?;
         if packet.len() != self.packet_len {
             return None;
@@ -109,8 +105,8 @@ const fn mask(ip: usize, but: &[usize]) -> [u8; HEAD_MAX] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::classify::{Known, classify};
     use crate::flow::pep::tcp::Connection;
+    use crate::flow::rules::Rules;
     use crate::flow::table::Table;
     use crate::flow::tuple::Tuple;
     use crate::time::Instant;
@@ -122,7 +118,7 @@ mod tests {
     fn place() -> Place {
         let end = ([10, 77, 0, 2].into(), 443);
         let tuple = Tuple { local: end, remote: end, protocol: TCP };
-        let flow = Connection::new(tuple, classify(Known::by_ports((443, 443))), Instant::ZERO);
+        let flow = Connection::new(tuple, &Rules::default(), Instant::ZERO);
         Table::new(1).insert(flow).unwrap()
     }
 

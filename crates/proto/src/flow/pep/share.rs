@@ -3,7 +3,7 @@
 /// Packets of which a sender must be relieved so that it is as fast afterwards as with `flight`
 /// packets in flight (Equation 4.8): those, or if a time-out has slowed it down already, those of
 /// its slow start (4.6) and of the congestion avoidance after it (4.7).
-pub(in crate::flow) fn packets(flight: u32, slowed_down: bool) -> u32 {
+pub(crate) fn packets(flight: u32, slowed_down: bool) -> u32 {
     if !slowed_down {
         return flight;
     }

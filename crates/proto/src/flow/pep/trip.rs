@@ -26,21 +26,21 @@ pub(in crate::flow) struct Trip {
 
 impl Trip {
     /// The smoothed round trip (RFC 6298, section 2).
-    pub(in crate::flow) fn time(&self) -> Duration {
+    pub(crate) fn time(&self) -> Duration {
         self.smoothed.unwrap_or(RTT_USUAL)
     }
 
     /// Bytes per second that arrived lately, at best; `None` when nothing was measured.
-    pub(in crate::flow) fn rate(&self) -> Option<u64> {
+    pub(crate) fn rate(&self) -> Option<u64> {
         self.rates.into_iter().max().filter(|&rate| rate > 0)
     }
 
     /// The shortest round trip of the last while; `None` when none was measured.
-    pub(in crate::flow) fn least(&self) -> Option<Duration> {
+    pub(crate) fn least(&self) -> Option<Duration> {
         self.least.map(|(least, _)| least)
     }
 
-    pub(in crate::flow) fn left(&mut self, now: Instant, segment: &Segment) {
+    pub(crate) fn left(&mut self, now: Instant, segment: &Segment) {
         self.timed.get_or_insert_with(|| (segment.end(), now));
         if segment.len > 0 {
             self.round.get_or_insert((now, segment.seq));
@@ -48,11 +48,11 @@ impl Trip {
     }
 
     /// Something was sent again: an answer may be to either (Karn's rule, RFC 6298, section 3).
-    pub(in crate::flow) const fn repeated(&mut self) {
+    pub(crate) const fn repeated(&mut self) {
         self.timed = None;
     }
 
-    pub(in crate::flow) fn acknowledged(&mut self, now: Instant, acked: Seq) {
+    pub(crate) fn acknowledged(&mut self, now: Instant, acked: Seq) {
         if let Some((end, at)) = self.timed
             && !acked.is_before(end)
         {
@@ -77,7 +77,7 @@ impl Trip {
     }
 
     /// The way is another now: what was timed by the old one means nothing.
-    pub(in crate::flow) const fn interrupted(&mut self) {
+    pub(crate) const fn interrupted(&mut self) {
         self.timed = None;
         self.round = None;
         self.least = None;

@@ -21,7 +21,7 @@ pub(in crate::flow) struct Nowhere {
 
 impl Nowhere {
     /// The first packet of a flow got nowhere; `by_peer` if the peer itself says so.
-    pub(in crate::flow) fn note(&mut self, tuple: Tuple, why: Unreachable, by_peer: bool) {
+    pub(crate) fn note(&mut self, tuple: Tuple, why: Unreachable, by_peer: bool) {
         self.list.retain(|(one, ..)| *one != tuple);
         if self.list.len() >= UNREACHED_MAX {
             self.list.pop_front();
@@ -30,7 +30,7 @@ impl Nowhere {
     }
 
     /// Why the first packet of a flow got nowhere, if somebody said so.
-    pub(in crate::flow) fn why(&self, tuple: &Tuple) -> Option<Why> {
+    pub(crate) fn why(&self, tuple: &Tuple) -> Option<Why> {
         let &(_, why, by_peer) = self.list.iter().find(|it| it.0 == *tuple)?;
         Some(match (why, by_peer) {
             (Unreachable::Prohibited, true) => Why::Refused,

@@ -33,7 +33,7 @@ pub(in crate::flow) struct Networks {
 
 impl Networks {
     /// Data goes by the network where the client has this address, with this round trip.
-    pub(in crate::flow) fn visit(&mut self, client: IpAddr, trip: Duration) {
+    pub(crate) fn visit(&mut self, client: IpAddr, trip: Duration) {
         match &mut self.present {
             Some((known, present)) if *known == client => *present = trip,
             other => {
@@ -48,12 +48,12 @@ impl Networks {
     }
 
     #[cfg(test)]
-    pub(in crate::flow) fn visited(&self) -> (Option<(IpAddr, Duration)>, usize) {
+    pub(crate) fn visited(&self) -> (Option<(IpAddr, Duration)>, usize) {
         (self.present, self.before.len())
     }
 
     /// Whether what begins now is to be kept.
-    pub(in crate::flow) fn are_worth(&self, class: Class, memory: &Memory) -> bool {
+    pub(crate) fn are_worth(&self, class: Class, memory: &Memory) -> bool {
         !memory.is_short() || class == Class::Interactive || self.buffering()
     }
 

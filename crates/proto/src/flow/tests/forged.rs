@@ -1,6 +1,7 @@
 //! What somebody says who guesses, and what looks as if somebody did.
 
 use super::*;
+use crate::flow::pep::tcp::State;
 
 impl Scene {
     /// The remote side seems to say something.
@@ -12,7 +13,7 @@ impl Scene {
     }
 
     fn state(&mut self) -> State {
-        self.flows.table.iter_mut().next().unwrap().1.state
+        self.flows.table.iter_mut().next().unwrap().1.tracker().state()
     }
 }
 

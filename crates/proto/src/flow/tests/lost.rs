@@ -9,7 +9,7 @@ const SILENCE: Duration = Duration::from_millis(200);
 fn owed(with_sack: bool) -> (Scene, Seq) {
     let mut scene = Scene::new(Hold::Full);
     for (_, flow) in scene.flows.table.iter_mut() {
-        flow.terms.as_mut().unwrap().sack = with_sack;
+        flow.agree_on_sack(with_sack);
     }
     scene.send(20);
     let first = scene.local.0.minus(20 * MSS);
@@ -170,7 +170,7 @@ fn who_has_no_room_is_asked_for_as_long_as_it_answers() {
     };
     scene.remote.1 = end.minus(MSS);
     for (_, flow) in scene.flows.table.iter_mut() {
-        flow.remote.edge = end.minus(MSS);
+        flow.shut_at(end.minus(MSS));
     }
     let mut asked = 0;
     for _ in 0..40 {

@@ -7,9 +7,9 @@
 //! reset may be lost. Neither question nor answer reaches the other end. Who refuses has no such
 //! connection, nor has who takes the question for the beginning of a new one, or says nothing.
 
-use super::{Connection, Phase, Side, State};
-use crate::flow::pep::memory::Memory;
-use crate::flow::tuple::Direction;
+use super::side::Side;
+use super::tracker::Tracker;
+use crate::flow::tuple::{Direction, Tuple};
 use crate::flow::verdict::Output;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
@@ -26,7 +26,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A connection that is being broken off.
 #[derive(Debug)]
-pub(in crate::flow) struct Broken {
+pub(super) struct Broken {
     local: Progress,
     remote: Progress,
 }
@@ -45,14 +45,31 @@ enum Progress {
 }
 
 impl Broken {
-    /// Nothing is known of either end.
-    pub(in crate::flow) const fn new(now: Instant) -> Self {
+    /// What an earlier process owed is gone: nothing is known of either end.
+    pub(super) const fn of_the_dead(now: Instant) -> Self {
         let ask = Progress::Ask { at: now, tries: 0 };
         Self { local: ask, remote: ask }
     }
 
+    /// What is owed will not be delivered: both ends are reset with the number that they seem to
+    /// expect, and asked whether that was right; or asked first, where nothing is known of them.
+    pub(super) fn new(now: Instant, tracker: &Tracker) -> Self {
+        let seems = |side: &Side| match side.is_known {
+            true => Progress::Expects { seq: side.acked, tries: 0 },
+            false => Progress::Ask { at: now, tries: 0 },
+        };
+        Self { local: seems(&tracker.remote), remote: seems(&tracker.local) }
+    }
+
+    /// The remote side knows already. The local one may miss something before its reset, or never
+    /// hear of it: it is asked until it knows.
+    pub(super) fn by_remote(now: Instant) -> Self {
+        let local = Progress::Ask { at: now + PAUSE, tries: 0 };
+        Self { local, remote: Progress::Done }
+    }
+
     /// When something is to be said, while there is a way or is none.
-    pub(in crate::flow) fn due(&self, is_up: bool) -> Option<Instant> {
+    pub(super) fn due(&self, is_up: bool) -> Option<Instant> {
         let due = |told| match told {
             Progress::Ask { at, .. } => Some(at),
             Progress::Expects { .. } | Progress::Begins(_) => Some(Instant::ZERO),
@@ -70,82 +87,26 @@ impl Broken {
         (PAUSE * (1 << tries.saturating_sub(TRIES_EAGER))).min(PAUSE_MAX)
     }
 
-    const fn is_done(&self) -> bool {
+    /// Whether both ends know.
+    pub(super) const fn is_done(&self) -> bool {
         matches!((self.local, self.remote), (Progress::Done, Progress::Done))
-    }
-}
-
-impl Connection {
-    /// What is owed will not be delivered: both ends are reset with the number that they seem to
-    /// expect, and asked whether that was right.
-    pub(in crate::flow) fn begin_break_off(&mut self, now: Instant, memory: &mut Memory) {
-        self.release(memory);
-        self.promised = None;
-        let seems = |side: &Side| match side.is_known {
-            true => Progress::Expects { seq: side.acked, tries: 0 },
-            false => Progress::Ask { at: now, tries: 0 },
-        };
-        let (local, remote) = (seems(&self.remote), seems(&self.local));
-        self.phase = Phase::Broken(Box::new(Broken { local, remote }));
-    }
-
-    /// The remote side resets the connection, and the local one was promised that what it said
-    /// would arrive. It will not, and the local side may miss something before the reset, or never
-    /// hear of it: it is asked until it knows. Returns whether that is so.
-    pub(in crate::flow) fn take_reset(
-        &mut self,
-        now: Instant,
-        memory: &mut Memory,
-        segment: &Segment,
-    ) -> bool {
-        let ends = segment.flags.has(Flags::RST) && self.is_expected(Direction::In, segment.seq);
-        if !ends || self.promised.is_none() || self.state == State::Closed {
-            return false;
-        }
-        self.release(memory);
-        self.promised = None;
-        let local = Progress::Ask { at: now + PAUSE, tries: 0 };
-        self.phase = Phase::Broken(Box::new(Broken { local, remote: Progress::Done }));
-        true
     }
 
     /// The remote side will hear nothing any more. Returns whether the local one is still to be
     /// asked what it expects: at once, since nobody else will tell it any more.
-    pub(in crate::flow) fn forget_remote(&mut self) -> bool {
-        let Phase::Broken(broken) = &mut self.phase else { return false };
-        broken.remote = Progress::Done;
-        if let Progress::Ask { at, .. } = &mut broken.local {
+    pub(super) fn forget_remote(&mut self) -> bool {
+        self.remote = Progress::Done;
+        if let Progress::Ask { at, .. } = &mut self.local {
             *at = Instant::ZERO;
         }
-        broken.local != Progress::Done
-    }
-
-    /// Nobody will be there to hear what the local side expects next: it is reset at what it
-    /// acknowledged last, and at what it may have received since without a word (RFC 9293, 3.8.6.3:
-    /// an acknowledgement may be put off, or be on its way; RFC 5961, 3.2: another number is none).
-    /// Appends the packets to `out`, each with where it ends.
-    pub(in crate::flow) fn tell_it_is_over(&self, out: &mut Vec<u8>, packet_ends: &mut Vec<usize>) {
-        let (flags, ends) = (Flags::RST.and(Flags::ACK), self.tuple.ends(Direction::In));
-        let Side { acked, next, window, .. } = self.remote;
-        let said_to = match &self.phase {
-            Phase::Resumed(resumed) => resumed.said_to(),
-            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => None,
-        };
-        let numbers = [acked, said_to.unwrap_or(acked), next];
-        let is_first = |&place: &usize| !numbers[..place].contains(&numbers[place]);
-        for seq in (0..numbers.len()).filter(is_first).map(|place| numbers[place]) {
-            let (ack, timestamps) = (self.local.next, self.timestamps(Direction::In));
-            Made { ends, seq, ack, flags, window, timestamps }.emit((&[], &[]), out);
-            packet_ends.push(out.len());
-        }
+        self.local != Progress::Done
     }
 
     /// One of the two ends has said something, which the other is not to hear.
-    pub(in crate::flow) fn overhear(&mut self, way: Direction, segment: &Segment) {
-        let Phase::Broken(broken) = &mut self.phase else { return };
+    pub(super) fn overhear(&mut self, way: Direction, segment: &Segment) {
         let told = match way {
-            Direction::Out => &mut broken.local,
-            Direction::In => &mut broken.remote,
+            Direction::Out => &mut self.local,
+            Direction::In => &mut self.remote,
         };
         let Progress::Ask { tries, .. } = *told else { return };
         if segment.flags.has(Flags::RST) {
@@ -158,25 +119,24 @@ impl Connection {
     }
 
     /// Asks an end what it expects, or tells it that the connection is over.
-    pub(in crate::flow) fn break_off(
+    pub(super) fn poll(
         &mut self,
         now: Instant,
         is_up: bool,
+        tuple: &Tuple,
         out: &mut Vec<u8>,
     ) -> Option<Output> {
-        let Phase::Broken(broken) = &mut self.phase else { return None };
         let ends = [
-            (&mut broken.local, Direction::In, Output::ToLocal),
-            (&mut broken.remote, Direction::Out, Output::ToRemote),
+            (&mut self.local, Direction::In, Output::ToLocal),
+            (&mut self.remote, Direction::Out, Output::ToRemote),
         ];
-        let mut said = None;
         for (told, way, output) in ends {
-            if said.is_some() || (output == Output::ToRemote && !is_up) {
+            if output == Output::ToRemote && !is_up {
                 continue;
             }
             let (flags, seq) = match *told {
                 Progress::Ask { at, tries } if at <= now && tries < TRIES_MAX => {
-                    *told = Progress::Ask { at: now + Broken::pause(tries + 1), tries: tries + 1 };
+                    *told = Progress::Ask { at: now + Self::pause(tries + 1), tries: tries + 1 };
                     (Flags::SYN, Seq(0))
                 }
                 Progress::Ask { at, .. } if at <= now => {
@@ -193,17 +153,33 @@ impl Connection {
                 }
                 Progress::Ask { .. } | Progress::Done => continue,
             };
-            let ends = self.tuple.ends(way);
-            let (ack, window, timestamps) = (Seq(0), 0, None);
-            Made { ends, seq, ack, flags, window, timestamps }.emit((&[], &[]), out);
-            said = Some(output);
+            let (ends, ack) = (tuple.ends(way), Seq(0));
+            let made = Made { ends, seq, ack, flags, window: 0, timestamps: None };
+            made.emit((&[], &[]), out);
+            return Some(output);
         }
-        if broken.is_done() {
-            self.state = State::Closed;
-            self.phase = Phase::Normal;
-            self.promised = None;
-            self.is_settled = true;
-        }
-        said
+        None
+    }
+}
+
+/// Nobody will be there to hear what the local side expects next: it is reset at what it
+/// acknowledged last, and at what it may have received since without a word (RFC 9293, 3.8.6.3:
+/// an acknowledgement may be put off, or be on its way; RFC 5961, 3.2: another number is none):
+/// `said_to` if it is known, and all that the remote side sent. Appends the packets to `out`, each
+/// with where it ends.
+pub(super) fn tell_it_is_over(
+    tracker: &Tracker,
+    said_to: Option<Seq>,
+    out: &mut Vec<u8>,
+    packet_ends: &mut Vec<usize>,
+) {
+    let (flags, ack) = (Flags::RST.and(Flags::ACK), tracker.local.next);
+    let Side { acked, next, .. } = tracker.remote;
+    let numbers = [acked, said_to.unwrap_or(acked), next];
+    let is_first = |&place: &usize| !numbers[..place].contains(&numbers[place]);
+    for seq in (0..numbers.len()).filter(is_first).map(|place| numbers[place]) {
+        let made = Made { ack, flags, ..tracker.made(Direction::In, seq) };
+        made.emit((&[], &[]), out);
+        packet_ends.push(out.len());
     }
 }

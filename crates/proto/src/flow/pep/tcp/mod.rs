@@ -1,99 +1,72 @@
-//! One TCP connection, as it is seen from between its ends: how far each side is, and what would
-//! have to be said on its behalf.
+//! One TCP connection: its two sides, what is kept of it, and who speaks for the remote side.
 //!
-//! Follows the states of RFC 9293 from outside, the sequence spaces, windows with their scale,
-//! timestamps and the round trip through the tunnel. A connection that is first seen in its midst
-//! is learned, but never spoken for: its windows' scale is not known. Believes what both ends say
-//! about as far as a TCP would, so that nobody who guesses moves anything: what lies further from
-//! what is expected than a window is not looked at (van Rooij 2001, "Real stateful TCP packet
-//! filtering in IP Filter"; `nf_conntrack_proto_tcp` of Linux), nor what acknowledges what was
-//! never sent (RFC 5961, 5.2), and a reset counts with the very number that is expected (3.2).
+//! `tracker` knows how far each `side` is, and `promise` what is owed. During an outage `hold`
+//! answers for the remote side, afterwards `resume` delivers what is `kept`, and `breakoff` resets
+//! what cannot be delivered. `room` limits the receive window of connections of low priority;
+//! `report` is for people. Each of them owns its state, and is handed what it needs of the others.
 //!
-//! `packet` takes one segment, and `progress` tells how far a connection is. During an outage
-//! `hold` answers for the remote side, afterwards `resume` delivers, and `speak` writes what this
-//! node says itself. `breakoff` resets what an earlier process could not deliver. `narrow` limits
-//! the receive window of connections of low priority. `report` is for people.
+//! Decides which of them speaks (the phase), and passes on what they answer. Knows neither its
+//! place in the table nor other connections: [`Connection::due`] says when its turn is, and
+//! [`Connection::take_task`] what is to be written down.
 
-pub(in crate::flow) mod breakoff;
-pub(in crate::flow) mod hold;
-pub(in crate::flow) mod narrow;
+mod breakoff;
+mod hold;
 mod packet;
-mod progress;
+mod promise;
 mod report;
 pub(in crate::flow) mod resume;
-mod speak;
+pub(in crate::flow) mod room;
+mod side;
+mod tracker;
 
-use self::breakoff::Broken;
-use self::hold::Held;
-use self::narrow::Room;
-use self::resume::Resumed;
-use super::cache::Cache;
-use super::heads::Heads;
+pub(in crate::flow) use promise::Task;
+pub(in crate::flow) use tracker::State;
+
+#[cfg(test)]
+use super::cache::Payload;
 use super::memory::Memory;
-use super::patience::Patience;
-use super::trip::Trip;
-use crate::flow::classify::Class;
-use crate::flow::rules::{By, Choice, Hold};
+use crate::flow::classify::{Class, Known, classify};
+use crate::flow::priority::Priorities;
+use crate::flow::rules::{By, Choice, Hold, Rules};
 use crate::flow::tuple::{Direction, Tuple};
-use crate::time::Instant;
-use crate::wire::icmp::Unreached;
-use crate::wire::inner::MAX_PACKET;
-use crate::wire::tcp::{Flags, Opening, Segment, Seq};
+use crate::flow::verdict::Output;
+use crate::time::{Duration, Instant};
+#[cfg(test)]
+use crate::wire::tcp::Seq;
+use crate::wire::tcp::{Flags, Segment};
+use breakoff::{Broken, tell_it_is_over};
+use hold::{Held, RECENT};
+use promise::Promise;
+use resume::assist::Entrance;
+use resume::{Resumed, Turn};
+use room::Room;
+use tracker::Tracker;
 
-/// What a segment holds where its receiver named no size (RFC 9293, 3.7.1).
-const MSS_USUAL: u16 = 536;
-/// A clock that is no further ahead does little harm if it is wrong: a second, by most clocks.
-const CLOCK_LEAP: i32 = 1_000;
+/// Segments on their way with which a connection is assisted: a whole first flight (RFC 6928).
+const ASSIST_MIN: u32 = 8;
+/// A sender that repeats and hears nothing has given up after so long, and told nobody (Linux: 924
+/// s, `tcp_retries2`, and the timer's last 120 s).
+pub(in crate::flow) const STALE: Duration = Duration::from_secs(20 * 60);
 
 /// One connection.
 #[derive(Debug)]
 pub(in crate::flow) struct Connection {
-    pub(in crate::flow) tuple: Tuple,
-    pub(in crate::flow) class: Class,
+    class: Class,
     /// What is done for it while there is no way.
-    pub(in crate::flow) choice: Choice,
+    choice: Choice,
+    tracker: Tracker,
+    phase: Phase,
     /// How much it is preferred to others, and how much room the remote side is shown for that.
-    pub(in crate::flow) room: Room,
-    pub(in crate::flow) state: State,
-    /// The side behind this node's TUN.
-    pub(in crate::flow) local: Side,
-    /// The side behind the peer.
-    pub(in crate::flow) remote: Side,
-    /// What both sides agreed on in the beginning; `None` when that was not seen.
-    pub(in crate::flow) terms: Option<Terms>,
-    pub(in crate::flow) used_at: Instant,
-    pub(in crate::flow) trip: Trip,
-    pub(in crate::flow) patience: Patience,
-    /// What the local side sent and the remote one did not acknowledge.
-    pub(in crate::flow) cache: Cache,
-    /// Segments to go out as they are, first.
-    pub(in crate::flow) heads: Heads,
-    pub(in crate::flow) phase: Phase,
-    /// Up to where the local side was told that its bytes arrived, by this node and nobody else
-    /// yet: what lies before is owed.
-    pub(in crate::flow) promised: Option<Seq>,
-    /// Whether something was owed, and is not any more, and nobody was told so.
-    pub(in crate::flow) is_settled: bool,
+    room: Room,
     /// When its turn comes, as its table knows.
-    pub(in crate::flow) timer: Option<Instant>,
+    timer: Option<Instant>,
     /// Bytes that it has on its way while it is resumed, as those of all are counted.
-    pub(in crate::flow) counted: u32,
-    /// A SYN that came in its midst.
-    beginning: Option<Box<Beginning>>,
-}
-
-/// A SYN in the midst of a connection: a question, unless the other side takes it for the beginning
-/// of another, since this one has ended unseen.
-#[derive(Clone, Copy, Debug)]
-struct Beginning {
-    way: Direction,
-    syn: Segment,
-    opening: Opening,
+    counted: u32,
 }
 
 /// Who speaks for the remote side.
 #[derive(Debug, Default)]
-pub(in crate::flow) enum Phase {
+enum Phase {
     /// It does itself.
     #[default]
     Normal,
@@ -105,456 +78,437 @@ pub(in crate::flow) enum Phase {
     Broken(Box<Broken>),
 }
 
-/// What a segment is to its connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::flow) enum Notice {
-    /// It moves its sender on.
-    Fresh,
-    /// It repeats something, or is a bare acknowledgement.
-    Old,
-    /// It is nothing that its sender can have said, or it came very late: nothing follows from it.
-    Stray,
-}
-
-/// How far a connection is (RFC 9293, 3.3.2, from outside).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::flow) enum State {
-    /// Reset, or ended by both sides: TIME-WAIT and CLOSED.
-    Closed,
-    /// SYN-SENT and SYN-RECEIVED.
-    Opening,
-    /// One side has ended: FIN-WAIT and CLOSE-WAIT, or CLOSING and LAST-ACK.
-    HalfClosed,
-    /// ESTABLISHED.
-    Established,
-}
-
-/// What both sides agreed on.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(in crate::flow) struct Terms {
-    pub(in crate::flow) timestamps: bool,
-    pub(in crate::flow) sack: bool,
-    /// Whether nobody but the two ends can make segments.
-    pub(in crate::flow) closed_to_others: bool,
-}
-
-/// One side of a connection.
-#[derive(Clone, Copy, Default, Debug)]
-pub(in crate::flow) struct Side {
-    /// Whether anything was seen of it.
-    pub(in crate::flow) is_known: bool,
-    /// The number after the last that it sent.
-    pub(in crate::flow) next: Seq,
-    /// Up to where the other side has acknowledged it.
-    pub(in crate::flow) acked: Seq,
-    /// Up to where it has room for what the other side sends.
-    pub(in crate::flow) edge: Seq,
-    /// Its last window, as it stood in the header.
-    pub(in crate::flow) window: u16,
-    /// By how many bits its windows are shifted.
-    pub(in crate::flow) scale: u8,
-    /// The largest payload that it takes.
-    pub(in crate::flow) mss: u16,
-    /// Its newest clock.
-    pub(in crate::flow) clock: u32,
-    /// The number of its FIN.
-    pub(in crate::flow) fin: Option<Seq>,
-    /// The number of its SYN, where that was seen.
-    begin: Option<Seq>,
-    /// Whether it has acknowledged anything: `edge` and `window` mean something, and `acked` of the
-    /// other is no guess.
-    pub(in crate::flow) answered: bool,
-    opening: Opening,
-}
-
 impl Connection {
     /// A connection of which nothing was seen yet.
-    pub(in crate::flow) fn new(tuple: Tuple, class: Class, now: Instant) -> Self {
+    pub(crate) fn new(tuple: Tuple, rules: &Rules, now: Instant) -> Self {
+        let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
         Self {
-            tuple,
             class,
-            choice: Choice::default(),
-            room: Room::default(),
-            state: State::Opening,
-            local: Side::default(),
-            remote: Side::default(),
-            terms: None,
-            used_at: now,
-            trip: Trip::default(),
-            patience: Patience::default(),
-            cache: Cache::default(),
-            heads: Heads::default(),
+            choice: rules.choose(&tuple, class),
+            tracker: Tracker::new(tuple, now),
             phase: Phase::Normal,
-            promised: None,
-            is_settled: false,
+            room: Room::default(),
             timer: None,
             counted: 0,
-            beginning: None,
         }
     }
 
     /// The connection between the same ends that has begun where `segment`, which goes `way`, takes
     /// up a SYN that came in the midst of this one; `None` where it does not.
-    pub(in crate::flow) fn next_between(
+    pub(crate) fn next_between(
         &self,
         now: Instant,
         way: Direction,
         segment: &Segment,
+        rules: &Rules,
     ) -> Option<Self> {
-        let Beginning { way: asked, syn, opening } = **self.beginning.as_ref()?;
-        let takes_it_up = segment.flags.has(Flags::SYN.and(Flags::ACK))
-            && asked != way
-            && segment.ack == syn.seq.plus(1);
-        if !takes_it_up || self.owes() {
-            return None;
-        }
-        let mut next = Self::new(self.tuple, self.class, now);
-        next.observe(now, asked, &syn);
-        next.open(asked, &syn, opening);
-        Some(next)
+        let tracker = self.tracker.next_between(now, way, segment).filter(|_| !self.owes())?;
+        Some(Self { tracker, ..Self::new(self.tracker.tuple, rules, now) })
+    }
+
+    /// What is known of its two sides.
+    pub(crate) const fn tracker(&self) -> &Tracker {
+        &self.tracker
+    }
+
+    /// Its room, and what that goes by.
+    pub(crate) const fn room_mut(&mut self) -> (&mut Room, &Tracker) {
+        (&mut self.room, &self.tracker)
+    }
+
+    /// Its room.
+    pub(crate) const fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// What is preferred is another now.
+    pub(crate) fn judge_anew(&mut self, memory: &mut Memory, priorities: &Priorities) {
+        self.room.judge_anew(memory, priorities, self.tracker.tuple.remote);
     }
 
     /// Whether somebody was promised something that has not happened yet.
-    pub(in crate::flow) const fn owes(&self) -> bool {
-        self.promised.is_some() || matches!(self.phase, Phase::Broken(_))
+    pub(crate) const fn owes(&self) -> bool {
+        self.tracker.promise.to().is_some() || self.is_broken()
+    }
+
+    /// Whether both ends are being told that it is over.
+    pub(crate) const fn is_broken(&self) -> bool {
+        matches!(self.phase, Phase::Broken(_))
+    }
+
+    /// Whether this node speaks for the remote side, which cannot be reached.
+    pub(crate) const fn is_held(&self) -> bool {
+        matches!(self.phase, Phase::Held(_))
+    }
+
+    /// Whether something is to be sent in the local side's place that has not left yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        matches!(&self.phase, Phase::Resumed(resumed) if resumed.unsent().is_some())
+    }
+
+    /// Whether its ends speak for themselves, and nothing is to be said or struck out.
+    pub(crate) fn is_normal(&self) -> bool {
+        matches!(self.phase, Phase::Normal) && !self.tracker.promise.is_obsolete()
+    }
+
+    /// Whether this node acknowledges ahead of the remote side.
+    pub(crate) fn is_assisted(&self) -> bool {
+        matches!(&self.phase, Phase::Resumed(resumed) if resumed.is_assisted())
+    }
+
+    /// Whether both sides have given up without a word: what is kept nobody will acknowledge.
+    pub(crate) fn is_stale(&self, now: Instant) -> bool {
+        let is_unused = now.saturating_since(self.tracker.used_at) >= STALE;
+        is_unused && matches!(self.phase, Phase::Normal) && !self.tracker.cache.is_empty()
+    }
+
+    /// Whether the remote side has to be reached for it: something is on its way there, or may not
+    /// have come from there.
+    pub(crate) fn waits(&self, now: Instant) -> bool {
+        let tracker = &self.tracker;
+        let recent = now.saturating_since(tracker.used_at) < RECENT;
+        let waits = tracker.outstanding() > 0 || (recent && tracker.is_open());
+        let is_resumed = matches!(self.phase, Phase::Resumed(_));
+        self.choice.hold != Hold::Off && (waits || is_resumed) && tracker.state != State::Closed
     }
 
     /// Forgets what is kept of it.
-    pub(in crate::flow) fn release(&mut self, memory: &mut Memory) {
-        self.cache.clear(memory);
-        self.heads.clear(memory);
+    pub(crate) fn release(&mut self, memory: &mut Memory) {
+        self.tracker.release(memory);
+    }
+
+    /// It is forgotten.
+    pub(crate) fn forget(&mut self, memory: &mut Memory) {
+        self.end(memory);
+        self.room.forget(memory);
     }
 
     /// It is over, and both ends know or will know without this node: nothing is owed any more.
-    pub(in crate::flow) fn end(&mut self, memory: &mut Memory) {
+    fn end(&mut self, memory: &mut Memory) {
         self.release(memory);
-        self.is_settled |= self.promised.take().is_some();
-        match &mut self.phase {
-            Phase::Held(held) => self.is_settled |= held.strike_out(),
-            Phase::Broken(_) => {
-                self.is_settled = true;
-                self.phase = Phase::Normal;
-            }
-            Phase::Resumed(_) => {
-                self.is_settled |= self.assist_record() == Some(true);
-                self.phase = Phase::Normal;
-            }
-            Phase::Normal => {}
+        self.tracker.promise.end();
+        if !matches!(self.phase, Phase::Held(_)) {
+            self.phase = Phase::Normal;
         }
     }
 
     /// Whether what its local side sends is kept until the remote side has it.
-    pub(in crate::flow) fn is_kept(&self) -> bool {
+    fn is_kept(&self) -> bool {
         self.choice.hold == Hold::Full && self.can_be_held()
     }
 
     /// Whether this node can speak for the remote side.
-    pub(in crate::flow) fn can_be_held(&self) -> bool {
-        self.choice.by != By::Names
-            && self.terms.is_some_and(|terms| !terms.closed_to_others)
-            && matches!(self.state, State::Established | State::HalfClosed)
+    fn can_be_held(&self) -> bool {
+        self.choice.by != By::Names && self.tracker.can_be_spoken_for()
     }
 
-    /// Bytes that are on their way to the remote side, as far as the local one knows.
-    pub(in crate::flow) const fn outstanding(&self) -> u32 {
-        self.local.next.beyond(self.local.acked)
+    /// The way to the remote side is lost.
+    pub(crate) fn suspend(&mut self, now: Instant, memory: &mut Memory) {
+        let edge = match &self.phase {
+            _ if self.choice.hold == Hold::Off => return,
+            Phase::Held(_) | Phase::Broken(_) => return,
+            Phase::Resumed(resumed) => resumed.edge(),
+            Phase::Normal => None,
+        };
+        self.tracker.trip.interrupted();
+        self.tracker.heads.rewind();
+        let mut held = Held::new(now, &self.tracker, edge);
+        if self.can_be_held() {
+            held.begin(now, memory, &mut self.tracker);
+        }
+        self.phase = Phase::Held(Box::new(held));
     }
 
-    /// Whether both ends have selective acknowledgements, as far as their agreement was seen.
-    pub(in crate::flow) fn has_sack(&self) -> bool {
-        self.terms.is_some_and(|terms| terms.sack)
-    }
-
-    /// Takes notice of a segment that goes `way`.
-    pub(in crate::flow) fn observe(
+    /// There is a way again. Its round trip is `after`, that of the way before was `before`.
+    /// Returns how many bytes were on their way when that was lost.
+    pub(crate) fn resume(
         &mut self,
         now: Instant,
-        way: Direction,
-        segment: &Segment,
-    ) -> Notice {
-        if segment.flags.has(Flags::RST) {
-            self.used_at = now;
-            if self.ends_by(way, segment.seq) {
-                self.state = State::Closed;
-            }
-            return Notice::Old;
+        memory: &mut Memory,
+        before: Duration,
+        after: Duration,
+    ) -> u32 {
+        let Phase::Held(held) = &self.phase else { return 0 };
+        let flight = held.flight();
+        let both = &mut self.tracker;
+        let resumed = Resumed::after_outage(now, memory, both, held, (before, after));
+        self.tracker.promise.settle();
+        self.phase = resumed.map_or(Phase::Normal, |resumed| Phase::Resumed(Box::new(resumed)));
+        flight
+    }
+
+    /// What was to be written down is. Returns whether that is still needed.
+    pub(crate) fn recorded(&mut self) -> bool {
+        let is_needed = self.tracker.promise.recorded();
+        if let Phase::Resumed(resumed) = &mut self.phase
+            && resumed.is_assisted()
+        {
+            resumed.tell_by(Instant::ZERO);
         }
-        if let Some(notice) = self.disregards(way, segment) {
-            return notice;
-        }
-        self.used_at = now;
-        let (known_to, has_sack) = (self.answered_to(), self.has_sack());
-        let (sender, receiver) = match way {
-            Direction::Out => (&mut self.local, &mut self.remote),
-            Direction::In => (&mut self.remote, &mut self.local),
+        is_needed || self.owes()
+    }
+
+    /// What is to be written down or struck out; says so once.
+    pub(crate) const fn take_task(&mut self) -> Option<Task> {
+        self.tracker.promise.take_task()
+    }
+
+    /// Whether something was found lost since this was asked last, of what all have on their way.
+    pub(crate) fn takes_reduction(&mut self) -> bool {
+        let Phase::Resumed(resumed) = &mut self.phase else { return false };
+        resumed.takes_reduction()
+    }
+
+    /// Bytes on their way while it is resumed, as they were counted before, and now.
+    pub(crate) fn recount(&mut self) -> (u32, u32) {
+        let flying = match &self.phase {
+            Phase::Resumed(resumed) => resumed.shared_flight(self.tracker.local.acked),
+            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => 0,
         };
-        let fresh = sender.sends(segment);
-        if segment.flags.has(Flags::ACK) {
-            let moved = sender.answers(segment, receiver);
-            self.patience.is_behind &= way == Direction::Out;
-            if way == Direction::In && moved {
-                self.trip.acknowledged(now, self.local.acked);
-                // That what it was promised has arrived is no news to the local side.
-                if known_to.is_before(self.local.acked) {
-                    self.patience.acknowledged(now, self.local.acked, has_sack);
+        (std::mem::replace(&mut self.counted, flying), flying)
+    }
+
+    /// Bytes on their way that are counted.
+    pub(crate) const fn counted(&self) -> u32 {
+        self.counted
+    }
+
+    /// When something is due, where there is a way if `is_up`.
+    pub(crate) fn due(&self, is_up: bool) -> Option<Instant> {
+        match &self.phase {
+            Phase::Normal => None,
+            Phase::Held(held) => held.due(&self.tracker),
+            Phase::Resumed(resumed) => resumed.due(&self.tracker),
+            Phase::Broken(broken) => broken.due(is_up),
+        }
+    }
+
+    /// Its turn comes at `due`. Returns when it was to come before.
+    pub(crate) const fn set_timer(&mut self, due: Option<Instant>) -> Option<Instant> {
+        std::mem::replace(&mut self.timer, due)
+    }
+
+    /// Whether nothing is due but a segment that may have to wait for those of others.
+    pub(crate) fn may_wait(&self, now: Instant) -> bool {
+        let Phase::Resumed(resumed) = &self.phase else { return false };
+        resumed.may_wait(now, &self.tracker)
+    }
+
+    /// Its turn waits, or does not any more. Returns whether it did.
+    pub(crate) fn park(&mut self, is_parked: bool) -> bool {
+        let Phase::Resumed(resumed) = &mut self.phase else { return false };
+        resumed.park(is_parked)
+    }
+
+    /// Says what is due, of at most `most` bytes, appended to `out`. To be asked when it is due.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        (is_up, most): (bool, u32),
+        out: &mut Vec<u8>,
+    ) -> Option<Output> {
+        let can_be_held = self.can_be_held();
+        let tracker = &mut self.tracker;
+        match &mut self.phase {
+            Phase::Normal => None,
+            Phase::Held(held) => {
+                // Nothing that was damaged on its way here is acknowledged.
+                tracker.cache.verify(memory);
+                if can_be_held && held.needs_record(now, tracker) {
+                    tracker.promise.announce();
+                    return None;
                 }
+                let (ack, edge) = held.answer(now, tracker, can_be_held)?;
+                tracker.acknowledge(ack, edge, Flags::default(), out);
+                Some(Output::ToLocal)
+            }
+            Phase::Resumed(resumed) => {
+                let turn = resumed.resend(now, memory, tracker, most, out);
+                match turn {
+                    Turn::Leaves => self.phase = Phase::Normal,
+                    Turn::GivesUp => self.break_off(now, memory),
+                    Turn::Says(_) | Turn::Nothing => self.end_if_done(),
+                }
+                if let Turn::Says(output) = turn { Some(output) } else { None }
+            }
+            Phase::Broken(broken) => {
+                let said = broken.poll(now, is_up, &tracker.tuple, out);
+                if broken.is_done() {
+                    tracker.state = State::Closed;
+                    tracker.promise.end();
+                    self.phase = Phase::Normal;
+                }
+                said
             }
         }
-        if way == Direction::Out {
-            if fresh && segment.end() != segment.seq {
-                self.trip.left(now, segment);
-            } else if segment.len > 0 {
-                self.trip.repeated();
-            }
-            let answered_to = self.answered_to();
-            if fresh {
-                self.patience.sent(now, segment, answered_to);
-            } else if segment.end() != segment.seq {
-                self.patience.repeated(now, segment, answered_to, self.local.next);
-            }
-        }
-        self.step();
-        if fresh { Notice::Fresh } else { Notice::Old }
-    }
-
-    /// Whether the clock of a segment is to be looked at before it is believed: it is far ahead of
-    /// what its sender said last. A wrong one that is passed on in a header of this node's own
-    /// would make its receiver take all that follows for old (PAWS, RFC 7323, 5).
-    pub(in crate::flow) fn leaps(&self, way: Direction, segment: &Segment) -> bool {
-        let (sender, _) = self.ends_of(way);
-        segment.timestamps.is_some_and(|timestamps| {
-            let ahead = timestamps.value.wrapping_sub(sender.clock).cast_signed();
-            !sender.is_known || ahead > CLOCK_LEAP
-        })
-    }
-
-    /// Whether a reset with this number is believed.
-    fn ends_by(&self, way: Direction, seq: Seq) -> bool {
-        let (sender, receiver) = self.ends_of(way);
-        let is_in_window = !seq.is_before(sender.acked) && !receiver.edge.is_before(seq);
-        let is_guess = self.terms.is_none() && is_in_window;
-        let is_unknown = !sender.is_known || !receiver.is_known;
-        let plausible = is_unknown || self.is_expected(way, seq) || is_guess;
-        // Whose receiver misses something takes another number for a question, and asks back, and
-        // any may be lost on its way to it: what it was promised is not let go of for that. Who
-        // breaks off by itself needs to be promised nothing more.
-        let is_its_own = way == Direction::Out && seq == sender.next;
-        plausible && (self.promised.is_none() || is_its_own)
-    }
-
-    /// Whether this is the number of a reset by an end that is done: the next that it would have
-    /// sent, or the one that was asked for last.
-    pub(in crate::flow) fn is_expected(&self, way: Direction, seq: Seq) -> bool {
-        let (sender, _) = self.ends_of(way);
-        sender.is_known && (seq == sender.acked || seq == sender.next)
-    }
-
-    /// What a segment is that nothing follows from; `None` for any other.
-    fn disregards(&self, way: Direction, segment: &Segment) -> Option<Notice> {
-        let (sender, receiver) = self.ends_of(way);
-        if segment.flags.has(Flags::SYN) {
-            // A question (RFC 5961, 4.2), or forged: the connection goes on.
-            let is_question = sender.is_known && sender.begin != Some(segment.seq);
-            return is_question.then_some(Notice::Old);
-        }
-        if self.terms.is_none() || !sender.is_known || !receiver.answered {
-            return None; // what was not seen from the beginning is believed
-        }
-        // A byte beyond the window asks for room. What comes late lies before it by no more than
-        // another: its receiver knows better, but what it acknowledges may be news here, when both
-        // ends of the tunnel repeat what they owe.
-        let is_beyond = receiver.edge.plus(1).is_before(segment.end());
-        let is_before = segment.end().is_before(sender.acked.minus(receiver.window_max()));
-        let is_before_sent = segment.ack.is_before(receiver.acked.minus(sender.window_max()));
-        let is_unsent = receiver.next.is_before(segment.ack);
-        let acks = segment.flags.has(Flags::ACK);
-        let is_stray = is_beyond || is_before || (acks && (is_before_sent || is_unsent));
-        is_stray.then_some(Notice::Stray)
-    }
-
-    /// Who sends what goes `way`, and who receives it.
-    pub(in crate::flow) const fn ends_of(&self, way: Direction) -> (&Side, &Side) {
-        match way {
-            Direction::Out => (&self.local, &self.remote),
-            Direction::In => (&self.remote, &self.local),
-        }
-    }
-
-    /// Whether a segment that goes `way`, and that was just observed, can be followed by others
-    /// that say nothing but that more of the stream is there.
-    pub(in crate::flow) fn may_go_on(&self, way: Direction, segment: &Segment) -> bool {
-        let (sender, receiver) = self.ends_of(way);
-        sender.answered && segment.ack == receiver.acked && segment.end() == sender.next
-    }
-
-    /// Takes notice of a segment that goes `way` and says nothing but that, if it is the next of
-    /// the stream, and the ends speak for themselves.
-    pub(in crate::flow) fn goes_on(
-        &mut self,
-        now: Instant,
-        way: Direction,
-        segment: &Segment,
-    ) -> bool {
-        let is_usual = match self.phase {
-            Phase::Normal => !self.is_settled,
-            Phase::Resumed(_) => way == Direction::Out && self.passes(),
-            Phase::Held(_) | Phase::Broken(_) => false,
-        };
-        let sender = match way {
-            Direction::Out => &mut self.local,
-            Direction::In => &mut self.remote,
-        };
-        if segment.seq != sender.next || !is_usual {
-            return false;
-        }
-        self.used_at = now;
-        sender.next = segment.seq.plus(u32::from(segment.len));
-        if way == Direction::Out {
-            self.trip.left(now, segment);
-            self.patience.sent(now, segment, self.answered_to());
-        }
-        true
-    }
-
-    /// Whether what is quoted is the beginning of the connection, which nobody has answered.
-    pub(in crate::flow) fn begins_with(&self, unreached: &Unreached<'_>) -> bool {
-        let at = unreached.headers.transport.map_or(0, |at| at + 4);
-        let seq = unreached.quoted.get(at..).and_then(|rest| rest.first_chunk::<4>());
-        let Some(seq) = seq else { return false };
-        let sent = self.local.next.beyond(Seq(u32::from_be_bytes(*seq))) as usize;
-        self.state == State::Opening && !self.remote.is_known && (1..=MAX_PACKET).contains(&sent)
-    }
-
-    /// Takes notice of what a SYN says beside.
-    pub(in crate::flow) fn open(&mut self, way: Direction, segment: &Segment, opening: Opening) {
-        let (sender, _) = self.ends_of(way);
-        if sender.begin != Some(segment.seq) {
-            let beginning = Beginning { way, syn: *segment, opening };
-            self.beginning = (!segment.flags.has(Flags::ACK)).then(|| Box::new(beginning));
-            return;
-        }
-        if self.terms.is_some() {
-            return; // repeated, or forged: what was agreed on stands
-        }
-        let side = match way {
-            Direction::Out => &mut self.local,
-            Direction::In => &mut self.remote,
-        };
-        side.opening = opening;
-        side.mss = opening.mss.unwrap_or(MSS_USUAL);
-        if !segment.flags.has(Flags::ACK) {
-            return;
-        }
-        // The second of the two: what the first offered holds if the second takes it.
-        let (asked, granted) = match way {
-            Direction::Out => (&mut self.remote, &mut self.local),
-            Direction::In => (&mut self.local, &mut self.remote),
-        };
-        if asked.begin.is_none() {
-            return; // what it answers was not seen
-        }
-        let scaled = asked.opening.scale.zip(granted.opening.scale);
-        (asked.scale, granted.scale) = scaled.unwrap_or((0, 0));
-        self.terms = Some(Terms {
-            timestamps: asked.clock != 0 && segment.timestamps.is_some(),
-            sack: asked.opening.sack && granted.opening.sack,
-            closed_to_others: asked.opening.closed_to_others || granted.opening.closed_to_others,
-        });
-    }
-
-    fn step(&mut self) {
-        let ended = |side: &Side| side.fin.is_some_and(|fin| fin.is_before(side.acked));
-        self.state = match self.state {
-            State::Closed => State::Closed,
-            _ if ended(&self.local) && ended(&self.remote) => State::Closed,
-            _ if self.local.fin.is_some() || self.remote.fin.is_some() => State::HalfClosed,
-            State::Opening if self.local.has_begun() && self.remote.has_begun() => {
-                State::Established
-            }
-            state @ (State::Opening | State::Established | State::HalfClosed) => state,
-        };
     }
 
     /// Nothing more is owed to anybody, and nothing is to be sent again: it goes on as it was.
-    pub(in crate::flow) fn end_if_done(&mut self) {
-        let Phase::Resumed(resumed) = &self.phase else { return };
-        let is_done = resumed.is_done(self.local.acked) && self.heads.is_empty();
-        if is_done && self.promised.is_none() {
+    fn end_if_done(&mut self) {
+        if let Phase::Resumed(resumed) = &self.phase
+            && resumed.is_done(&self.tracker)
+        {
             self.phase = Phase::Normal;
         }
     }
+
+    /// Repeats what the local side said last about what it received, while there is no way, if the
+    /// remote side may not have heard. With the number of its next byte, unless what goes before is
+    /// still to be sent from here: it would seem to be lost.
+    pub(crate) fn say_news(&self, out: &mut Vec<u8>) {
+        let (tracker, Phase::Held(held)) = (&self.tracker, &self.phase) else { return };
+        if held.has_news() {
+            let unsent = self.tracker.covered().map(|_| tracker.local.acked);
+            tracker.say_news(unsent.unwrap_or(tracker.local.next), out);
+        }
+    }
+
+    /// Whether a segment of the local side's that left at `left_at` and was lost need not be sent
+    /// again: the remote side has it, or it lies in what is sent in the local side's place, now or
+    /// as soon as there is a way again.
+    pub(crate) fn sends_again(&self, left_at: Instant, segment: &Segment) -> bool {
+        let (local, end) = (&self.tracker.local, segment.end());
+        let is_to_come = || match &self.phase {
+            Phase::Normal | Phase::Broken(_) => false,
+            Phase::Resumed(resumed) => resumed.sends_again(left_at, end),
+            Phase::Held(_) => self.tracker.cache.span().is_some_and(|(first, kept_to)| {
+                !local.acked.is_before(first) && !kept_to.is_before(end)
+            }),
+        };
+        let has_arrived = !local.acked.is_before(end);
+        local.is_known && !self.is_broken() && (has_arrived || is_to_come())
+    }
+
+    /// The `len` bytes from `segment` on, if they are kept.
+    pub(crate) fn payload(&self, segment: &Segment, len: usize) -> Option<(&[u8], &[u8])> {
+        self.tracker.cache.get(segment.seq, len)
+    }
+
+    /// Whether it is to be assisted, if that is wanted. All that its sender may say until it hears
+    /// of less room has to find a place: what nobody keeps it must send again itself, behind what
+    /// it was promised. In slow start that is as much again as is on its way, and more than the
+    /// remote side has room for it never is.
+    pub(crate) fn asks_for_assist(&self, memory: &Memory) -> bool {
+        let tracker = &self.tracker;
+        let room = tracker.remote.edge.beyond(tracker.local.acked);
+        let said = room.min(tracker.outstanding().saturating_mul(2));
+        tracker.outstanding() >= ASSIST_MIN * tracker.mss()
+            && said as usize <= memory.share()
+            && !memory.is_short()
+            && self.class == Class::Bulk
+            && self.is_normal()
+            && tracker.state == State::Established
+            && tracker.local.fin.is_none()
+            && self.is_kept()
+            && self.tracker.heads.is_empty()
+            && self.tracker.covered().is_some()
+    }
+
+    /// Begins to assist it, once it is written down that something will be owed.
+    pub(crate) fn begin_assist(&mut self, now: Instant, memory: &Memory) {
+        self.phase = Phase::Resumed(Box::new(Resumed::assist(now, memory, &self.tracker)));
+        self.tracker.promise.announce();
+    }
+
+    /// Nothing more is acknowledged ahead: what is owed is delivered, and that is all. Returns
+    /// whether it was assisted.
+    pub(crate) fn leave_assist(&mut self) -> bool {
+        let is_assisted = self.is_assisted();
+        if let Phase::Resumed(resumed) = &mut self.phase {
+            resumed.leave_assist(&mut self.tracker);
+        }
+        self.end_if_done();
+        is_assisted
+    }
+
+    /// So many bytes of it wait at the entry. Returns whether the local side is to be told of room.
+    pub(crate) fn heed_entry(&mut self, now: Instant, queued: u32, entrance: Entrance) -> bool {
+        let Phase::Resumed(resumed) = &mut self.phase else { return false };
+        resumed.heed_entry(now, &self.tracker, queued, entrance)
+    }
+
+    /// What an earlier process owed is gone: both ends are to be told, unless something is owed
+    /// again already.
+    pub(crate) fn break_off_dead(&mut self, now: Instant, memory: &mut Memory) {
+        if !self.owes() {
+            self.release(memory);
+            self.tracker.promise = Promise::of_the_dead();
+            self.phase = Phase::Broken(Box::new(Broken::of_the_dead(now)));
+        }
+    }
+
+    /// What is owed will not be delivered: both ends are told.
+    pub(crate) fn break_off(&mut self, now: Instant, memory: &mut Memory) {
+        if !self.is_broken() {
+            self.break_off_by(memory, Broken::new(now, &self.tracker));
+        }
+    }
+
+    fn break_off_by(&mut self, memory: &mut Memory, broken: Broken) {
+        self.release(memory);
+        self.tracker.promise.forget();
+        self.phase = Phase::Broken(Box::new(broken));
+    }
+
+    /// There will be no way to the remote side any more: the local one is told that it is over, if
+    /// it was promised something. Returns whether it is still to be asked what it expects.
+    pub(crate) fn terminate(&mut self, out: &mut Vec<u8>, ends: &mut Vec<usize>) -> bool {
+        if self.owes() && self.tracker.remote.is_known {
+            let said_to = match &self.phase {
+                Phase::Resumed(resumed) => resumed.said_to(),
+                Phase::Normal | Phase::Held(_) | Phase::Broken(_) => None,
+            };
+            tell_it_is_over(&self.tracker, said_to, out, ends);
+        }
+        let Phase::Broken(broken) = &mut self.phase else { return false };
+        broken.forget_remote()
+    }
+
+    /// Whether a segment that goes `way`, and was just observed, can be followed by others that
+    /// say nothing but that more of the stream is there.
+    pub(crate) fn may_go_on(&self, way: Direction, segment: &Segment) -> bool {
+        self.is_left_alone(way) && self.tracker.may_go_on(way, segment)
+    }
+
+    /// Whether the next of a stream that goes `way` needs nothing but to be noticed.
+    fn is_left_alone(&self, way: Direction) -> bool {
+        match &self.phase {
+            Phase::Normal => !self.tracker.promise.is_obsolete(),
+            Phase::Resumed(resumed) => way == Direction::Out && resumed.passes(),
+            Phase::Held(_) | Phase::Broken(_) => false,
+        }
+    }
+
+    /// Takes notice of a segment that goes `way` and says nothing but that more of the stream is
+    /// there, if it is the next, and the ends speak for themselves.
+    pub(crate) fn goes_on(&mut self, now: Instant, way: Direction, segment: &Segment) -> bool {
+        self.is_left_alone(way) && self.tracker.goes_on(now, way, segment)
+    }
 }
 
-impl Side {
-    /// It sends a segment. Returns whether that moves it on.
-    fn sends(&mut self, segment: &Segment) -> bool {
-        let end = segment.end();
-        let first = !self.is_known;
-        if first {
-            let begin = segment.flags.has(Flags::SYN).then_some(segment.seq);
-            let (acked, mss) = (segment.seq, MSS_USUAL);
-            *self = Self { is_known: true, next: end, acked, mss, begin, ..Self::default() };
-        }
-        let fresh = first || self.next.is_before(end);
-        self.next = self.next.max(end);
-        if segment.flags.has(Flags::FIN) {
-            self.fin = Some(end.minus(1));
-        }
-        if first {
-            self.clock = segment.timestamps.map_or(0, |timestamps| timestamps.value);
-        } else {
-            self.tells_time(segment);
-        }
-        fresh
-    }
-
-    /// Bytes of the largest window that it can have.
-    const fn window_max(&self) -> u32 {
-        (u16::MAX as u32) << self.scale
-    }
-
-    /// Up to where it has room, as its segment says. A SYN's window is not scaled.
-    const fn edge_of(&self, segment: &Segment) -> Seq {
-        let scale = if segment.flags.has(Flags::SYN) { 0 } else { self.scale };
-        segment.ack.plus((segment.window as u32) << scale)
-    }
-
-    /// Its newest clock counts.
-    const fn tells_time(&mut self, segment: &Segment) {
-        if let Some(timestamps) = segment.timestamps
-            && timestamps.value.wrapping_sub(self.clock).cast_signed() > 0
-        {
-            self.clock = timestamps.value;
+#[cfg(test)]
+impl Connection {
+    /// Puts it in a state, with a promise up to `promised`.
+    pub(crate) const fn stage(&mut self, state: State, promised: Option<Seq>) {
+        self.tracker.state = state;
+        if let Some(to) = promised {
+            self.tracker.promise.give(to);
         }
     }
 
-    /// It acknowledges what `other` sent. Returns whether that is news.
-    fn answers(&mut self, segment: &Segment, other: &mut Self) -> bool {
-        self.window = segment.window;
-        let edge = self.edge_of(segment);
-        if !other.is_known {
-            // Seen in its midst, and from one side so far.
-            *other = Self { is_known: true, next: segment.ack, acked: segment.ack, ..*other };
-            other.mss = MSS_USUAL;
-        }
-        if other.begin.is_none() {
-            // What was seen of the other first may lie far beyond what this one has, or before.
-            other.next = other.next.max(segment.ack);
-            other.acked = if self.answered { other.acked } else { segment.ack };
-        }
-        let plausible = !other.next.is_before(segment.ack);
-        let moved = plausible && other.acked.is_before(segment.ack);
-        if plausible {
-            other.acked = other.acked.max(segment.ack);
-            // A window that moves back is none (RFC 9293, 3.8.6).
-            self.edge = if self.answered { edge.max(self.edge) } else { edge };
-            self.answered = true;
-        }
-        moved
+    /// Both sides agreed on selective acknowledgements, or not.
+    pub(crate) fn agree_on_sack(&mut self, sack: bool) {
+        self.tracker.agree_on_sack(sack);
     }
 
-    /// Whether the other side has answered its SYN.
-    fn has_begun(&self) -> bool {
-        self.is_known && self.begin.is_none_or(|begin| begin.is_before(self.acked))
+    /// The remote side has room up to `edge`.
+    pub(crate) const fn shut_at(&mut self, edge: Seq) {
+        self.tracker.remote.edge = edge;
+    }
+
+    /// Keeps some bytes of the local side's.
+    pub(crate) fn keep_bytes(&mut self, memory: &mut Memory, payload: Payload<'_>) {
+        self.tracker.cache.push(memory, payload);
     }
 }

@@ -9,14 +9,14 @@ use crate::time::Instant;
 
 impl Connection {
     /// Whether there is nothing to tell of it.
-    pub(in crate::flow) const fn is_over(&self) -> bool {
-        matches!((&self.phase, self.state), (Phase::Normal, State::Closed))
+    pub(crate) const fn is_over(&self) -> bool {
+        matches!((&self.phase, self.tracker.state), (Phase::Normal, State::Closed))
     }
 
-    pub(in crate::flow) fn report(&self, now: Instant, is_up: bool) -> FlowReport {
-        let owed = self.promised.map_or(0, |promised| promised.beyond(self.local.acked));
+    pub(crate) fn report(&self, now: Instant, is_up: bool) -> FlowReport {
+        let owed = self.tracker.promise.to().map_or(0, |to| to.beyond(self.tracker.local.acked));
         FlowReport {
-            tuple: self.tuple,
+            tuple: self.tracker.tuple,
             class: self.class,
             level: self.room.level(),
             narrowed_to: self.room.window(),
@@ -28,32 +28,36 @@ impl Connection {
                 Phase::Resumed(_) => FlowState::Resuming,
                 Phase::Broken(_) => FlowState::Broken,
             },
-            stage: match self.state {
+            stage: match self.tracker.state {
                 State::Opening => Stage::Opening,
                 State::Established => Stage::Established,
                 State::HalfClosed => Stage::Closing,
                 State::Closed => Stage::Closed,
             },
-            held_bytes: self.cache.len() + self.heads.len(),
+            held_bytes: self.tracker.kept_bytes(),
             owed_bytes: owed,
-            idle: now.saturating_since(self.used_at),
-            sent: self.local.acked.0,
-            received: self.remote.acked.0,
+            idle: now.saturating_since(self.tracker.used_at),
+            sent: self.tracker.local.acked.0,
+            received: self.tracker.remote.acked.0,
             path: None,
             why: self.why(is_up),
         }
     }
 
     fn why(&self, is_up: bool) -> Why {
+        let tracker = &self.tracker;
+        let is_owed = tracker.promise.to().is_some();
         match &self.phase {
             Phase::Broken(_) => Why::Lost,
             Phase::Resumed(_) if self.is_assisted() => Why::Assisted,
-            Phase::Resumed(_) if self.promised.is_some() => Why::Delivering,
+            Phase::Resumed(_) if is_owed => Why::Delivering,
             Phase::Resumed(_) => Why::SentAgain,
-            Phase::Held(_) if self.state == State::Closed => Why::Ended,
-            Phase::Held(_) if self.promised.is_some() => Why::Acknowledged,
-            Phase::Held(held) if held.is_being_recorded() => Why::Recording,
-            Phase::Held(_) if self.outstanding() == 0 && self.heads.is_empty() => Why::Quiet,
+            Phase::Held(_) if tracker.state == State::Closed => Why::Ended,
+            Phase::Held(_) if is_owed => Why::Acknowledged,
+            Phase::Held(_) if tracker.promise.is_awaited() => Why::Recording,
+            Phase::Held(_) if tracker.outstanding() == 0 && self.tracker.heads.is_empty() => {
+                Why::Quiet
+            }
             Phase::Held(_) => self.in_part().map_or(Why::Kept, Why::KeptInPart),
             Phase::Normal if self.choice.hold == Hold::Off => Why::LeftAlone(self.choice.by),
             Phase::Normal if !is_up => Why::Quiet,
@@ -63,7 +67,7 @@ impl Connection {
 
     /// Why not all that is on its way is kept; `None` where all is.
     fn in_part(&self) -> Option<Because> {
-        self.excluded().or_else(|| match (self.covered(), self.cache.no_room()) {
+        self.excluded().or_else(|| match (self.tracker.covered(), self.tracker.cache.no_room()) {
             (Some(_), _) => None,
             (None, Some(NoRoom::InShare)) => Some(Because::Share),
             (None, Some(NoRoom::ForPeer)) => Some(Because::PeerShare),
@@ -78,12 +82,12 @@ impl Connection {
         if self.is_kept() {
             return None;
         }
-        Some(match (self.choice.hold, self.terms) {
+        Some(match (self.choice.hold, self.tracker.is_closed_to_others()) {
             (Hold::Reinject | Hold::Off, _) => Because::Chosen(self.choice.by),
-            (Hold::Full, None) if self.state == State::Opening => Because::Opening,
+            (Hold::Full, None) if self.tracker.state == State::Opening => Because::Opening,
             (Hold::Full, None) => Because::Midst,
-            (Hold::Full, Some(terms)) if terms.closed_to_others => Because::ClosedToOthers,
-            (Hold::Full, Some(_)) => Because::Opening,
+            (Hold::Full, Some(true)) => Because::ClosedToOthers,
+            (Hold::Full, Some(false)) => Because::Opening,
         })
     }
 }

@@ -9,18 +9,19 @@
 //! bytes follow those that are owed at the same pace, with no gap and no burst between. What gets
 //! no answer so many times is broken off at both ends.
 
-mod answers;
+mod ahead;
 pub(in crate::flow) mod assist;
 mod recovery;
 
-use super::{Connection, Phase, State};
+use super::hold::Held;
+use super::tracker::{State, Told, Tracker};
 use crate::flow::pep::cache::Again;
 use crate::flow::pep::memory::Memory;
 use crate::flow::verdict::Output;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment, Seq};
-use assist::Assisted;
+use assist::{Assisted, FLIGHT_FIRST};
 
 /// Attempts without an answer after which a connection is broken off: with the pause doubled each
 /// time, a minute and more (RFC 9293, 3.8.3, R2 is at least 100 s for a sender that has nobody else
@@ -48,7 +49,7 @@ const DOUBLED_MAX: u8 = 4;
 
 /// What is being sent of a connection in its sender's place.
 #[derive(Debug)]
-pub(in crate::flow) struct Resumed {
+pub(super) struct Resumed {
     /// When all that is sent in the local side's place began to leave, for the last time.
     since: Instant,
     /// Whether something of it was promised. Else the local side hears of losses itself, and says
@@ -119,106 +120,76 @@ pub(in crate::flow) struct Resumed {
     assisted: Option<Assisted>,
 }
 
-/// What the local side hears instead of an acknowledgement of the remote side's.
+/// What comes of a turn to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::flow) struct Told {
-    pub(in crate::flow) ack: Seq,
-    /// As it stands in the header.
-    pub(in crate::flow) window: u16,
-    /// Whether it gives room.
-    pub(in crate::flow) is_news: bool,
-    /// Whether the rest of what the remote side said is for the local side as it is.
-    pub(in crate::flow) is_own: bool,
+pub(super) enum Turn {
+    /// A packet for the tunnel, or for the TUN.
+    Says(Output),
+    Nothing,
+    /// The local side will repeat itself what it was not promised.
+    Leaves,
+    /// Too many attempts have no answer: it is to be broken off.
+    GivesUp,
 }
 
-impl Connection {
+impl Resumed {
     /// There is a way again. Its round trip is `after`, that of the way before was `before`
-    /// (Equation 4.10). Returns how many bytes were on their way when that was lost.
-    pub(in crate::flow) fn resume(
-        &mut self,
+    /// (Equation 4.10). `None` where there is nothing to send or to say.
+    pub(super) fn after_outage(
         now: Instant,
         memory: &mut Memory,
-        before: Duration,
-        after: Duration,
-    ) -> u32 {
-        let mut held = match std::mem::take(&mut self.phase) {
-            Phase::Held(held) => held,
-            other @ (Phase::Normal | Phase::Resumed(_) | Phase::Broken(_)) => {
-                self.phase = other;
-                return 0;
-            }
-        };
-        let trip = (self.trip.time() + after).saturating_sub(before).max(after);
-        let flight = held.flight().max(FLIGHT_MIN * self.mss());
-        let usual = u64::from(FLIGHT_MIN * self.mss()) * 1_000_000_000 / to_nanos(trip).max(1);
-        let rate = self.trip.rate().unwrap_or(usual).max(usual);
-        let (edge, ahead) = self.room_at_once(held.edge(), flight);
-        let tell_at = (edge != held.edge()).then_some(now);
-        self.is_settled |= held.strike_out() && self.promised.is_none();
-        let has_news = held.has_news;
-        let from = self.local.acked;
-        self.cache.acknowledged(memory, from);
-        self.cache.verify(memory); // what was damaged is none that could be sent from there
-        let kept = self.cache.span().filter(|&(first, _)| !from.is_before(first));
-        let to = kept.map_or(from, |(_, end)| end);
-        let mut to = self.promised.map_or(to, |promised| promised.max(to));
+        tracker: &mut Tracker,
+        held: &Held,
+        (before, after): (Duration, Duration),
+    ) -> Option<Self> {
+        let trip = (tracker.trip.time() + after).saturating_sub(before).max(after);
+        let flight = held.flight().max(FLIGHT_MIN * tracker.mss());
+        let usual = rate_of(FLIGHT_MIN * tracker.mss(), trip);
+        let rate = tracker.trip.rate().unwrap_or(usual).max(usual);
+        let (edge, ahead) = room_at_once(tracker, held.edge(), flight);
+        let from = tracker.local.acked;
+        tracker.cache.acknowledged(memory, from);
+        tracker.cache.verify(memory); // what was damaged is none that could be sent from there
+        let span = tracker.cache.span().filter(|&(first, _)| !from.is_before(first));
+        let to = span.map_or(from, |(_, end)| end);
+        let mut to = tracker.promise.to().map_or(to, |promised| promised.max(to));
         if to != from {
             // What is kept is sent from there, with an end that follows it.
-            to = self.with_end(to);
-            self.heads.acknowledged(memory, to);
+            to = tracker.with_end(to);
+            tracker.heads.acknowledged(memory, to);
         }
-        self.trip.interrupted();
-        if to == from && self.heads.is_empty() && !has_news {
-            return held.flight();
+        tracker.trip.interrupted();
+        if to == from && tracker.heads.is_empty() && !held.has_news() {
+            return None;
         }
-        let resumed = Resumed::begin(now, (from, from, to), rate.max(RATE_MIN), flight, trip);
-        self.phase = Phase::Resumed(Box::new(Resumed {
+        Some(Self {
             trip_min: after,
             edge,
             ahead,
-            has_news,
-            tell_at,
-            ..resumed
-        }));
-        held.flight()
+            has_news: held.has_news(),
+            tell_at: (edge != held.edge()).then_some(now),
+            ..Self::begin(now, (from, from, to), rate.max(RATE_MIN), flight, trip)
+        })
     }
 
-    /// Up to where the local side has room as soon as there is a way, and how much of that is
-    /// beyond what was promised: what is owed may leave less than may be in flight, and may have
-    /// arrived before the way was lost. Whoever waited for its acknowledgement to give room would
-    /// lose a round trip.
-    fn room_at_once(&self, edge: Option<Seq>, flight: u32) -> (Option<Seq>, u32) {
-        let Some(promised) = self.promised.filter(|_| !self.gives_up()) else { return (edge, 0) };
-        let owed = promised.beyond(self.local.acked);
-        let ahead = self.whole(flight.saturating_sub(owed));
-        let opened = promised.plus(ahead).min(self.remote.edge).max(promised);
-        (Some(edge.map_or(opened, |before| before.max(opened))), ahead)
+    /// Begins to assist a connection. What is on its way is not owed yet.
+    pub(crate) fn assist(now: Instant, memory: &Memory, tracker: &Tracker) -> Self {
+        let (from, next) = (tracker.local.acked, tracker.local.next);
+        let trip = tracker.trip.time();
+        let rate = rate_of(FLIGHT_MIN * tracker.mss(), trip).max(RATE_MIN);
+        let memory_max = u32::try_from(memory.share() / 2).unwrap_or(u32::MAX);
+        let flight = FLIGHT_FIRST.max(tracker.outstanding());
+        let assisted = Some(Assisted::begin(memory_max, from, next));
+        Self { assisted, ..Self::begin(now, (from, next, next), rate, flight, trip) }
     }
 
-    /// The number after the end of the stream, if that is at `to`.
-    fn with_end(&self, to: Seq) -> Seq {
-        to.plus(u32::from(self.local.fin == Some(to)))
-    }
-
-    /// Whether a segment of the local side's that left at `left_at` and was lost need not be sent
-    /// again: the remote side has it, or it lies in what is sent in the local side's place, now or
-    /// as soon as there is a way again. What has left since there is one is no part of that: to
-    /// the remote side it would be lost, and half as much would be on its way from then on.
-    pub(in crate::flow) fn sends_again(&self, left_at: Instant, segment: &Segment) -> bool {
-        let acked = self.local.acked;
-        let to = match &self.phase {
-            // What has left as it was is not sent from here, unless it is found to be lost.
-            Phase::Resumed(_) if self.is_assisted() => acked,
-            Phase::Resumed(resumed) if resumed.since < left_at => acked,
-            Phase::Resumed(resumed) => resumed.to.max(acked),
-            Phase::Held(_) => match self.cache.span() {
-                Some((first, end)) if !acked.is_before(first) => end.max(acked),
-                Some(_) | None => acked,
-            },
-            Phase::Normal => acked,
-            Phase::Broken(_) => return false,
-        };
-        self.local.is_known && !to.is_before(segment.end())
+    /// Whether a segment that left at `left_at` and was lost, and ends at `end`, lies in what is
+    /// sent in the local side's place. What has left since there is a way again is no part of that:
+    /// to the remote side it would be lost, and half as much would be on its way from then on.
+    pub(super) fn sends_again(&self, left_at: Instant, end: Seq) -> bool {
+        // What has left as it was is not sent from here, unless it is found to be lost.
+        let is_older = self.assisted.is_none() && left_at <= self.since;
+        is_older && !self.to.is_before(end)
     }
 
     /// Whether a segment of the local side's leaves as it is. It does not if it says again what was
@@ -226,174 +197,154 @@ impl Connection {
     /// is sent in its place comes before it and has not left yet: it follows in order, from what
     /// is kept, since one that overtook would look like a loss, and make the rest look old. Nor
     /// if what all have on their way is as much as it may be.
-    pub(in crate::flow) fn goes_now(
+    pub(super) fn lets_pass(
         &mut self,
         now: Instant,
-        segment: &Segment,
-        packet: &InnerPacket<'_>,
+        tracker: &Tracker,
+        (segment, packet): (&Segment, &InnerPacket<'_>),
         is_crowded: bool,
     ) -> bool {
-        let (end, promised) = (segment.end(), self.promised);
-        let Phase::Resumed(resumed) = &mut self.phase else { return true };
+        let (end, promised) = (segment.end(), tracker.promise.to());
         if promised.is_some_and(|to| !to.is_before(end) && segment.seq.is_before(to)) {
-            resumed.tell_at = Some(now);
+            self.tell_at = Some(now);
             return false;
         }
         let unusual = segment.flags.without(Flags::ACK.and(Flags::PSH).and(Flags::FIN));
         let says_more = segment.len > 0 || segment.flags.has(Flags::FIN);
-        let is_crowded = is_crowded && resumed.assisted.is_none();
-        let waits = resumed.next.is_before(resumed.to) || (is_crowded && says_more);
+        let is_crowded = is_crowded && self.assisted.is_none();
+        let waits = !self.has_caught_up() || (is_crowded && says_more);
         if unusual != Flags::default() || !waits {
             if says_more {
-                resumed.followed_to = resumed.followed_to.max(end);
-                self.followed(now, end);
-                self.answer_soon(now);
+                self.followed_to = self.followed_to.max(end);
+                self.followed(now, tracker, end);
             }
             return true;
         }
         if says_more {
-            let is_kept = !segment.seq.is_before(resumed.next) && self.cache.covers(segment);
-            if is_kept && !resumed.next.is_before(resumed.to) {
+            let is_kept = !segment.seq.is_before(self.next) && tracker.cache.covers(segment);
+            if is_kept && self.has_caught_up() {
                 // Those before it went as they are, unless it is one of them again.
-                resumed.next = resumed.next.max(resumed.followed_to.min(segment.seq));
+                self.next = self.next.max(self.followed_to.min(segment.seq));
             }
-            resumed.to = if is_kept { resumed.to.max(end) } else { resumed.to };
-            self.answer_soon(now);
+            self.to = if is_kept { self.to.max(end) } else { self.to };
+            self.answer_soon(now, tracker);
             return !is_kept;
         }
         // What it says of what it received goes with the next piece, unless that waits, or tells
         // less.
         let is_bare = segment.sacked(packet).next().is_none();
-        resumed.has_news |= is_bare;
+        self.has_news |= is_bare;
         !is_bare
     }
 
     /// When something is to be sent in the local side's place.
-    pub(in crate::flow) fn resend_due(&self) -> Option<Instant> {
-        let Phase::Resumed(resumed) = &self.phase else { return None };
-        let has_head = self.heads.has_next() && resumed.has_left(self.local.acked);
-        let has_more = has_head || resumed.has_news || self.next_again(resumed, u32::MAX).is_some();
-        let pace = (has_more && !resumed.is_parked).then_some(resumed.pace);
-        let ends_at = self.assist_ends_at();
-        let due = [pace, resumed.timeout, resumed.again_at, resumed.tell_at, ends_at];
+    pub(super) fn due(&self, tracker: &Tracker) -> Option<Instant> {
+        let has_head = tracker.heads.has_next() && self.has_left(tracker.local.acked);
+        let has_more = has_head || self.has_news || self.next_again(tracker, u32::MAX).is_some();
+        let pace = (has_more && !self.is_parked).then_some(self.pace);
+        let ends_at = self.assist_ends_at(tracker);
+        let due = [pace, self.timeout, self.again_at, self.tell_at, ends_at];
         due.into_iter().flatten().min()
     }
 
     /// Whether nothing is due but a segment that may have to wait for those of others: not one that
     /// was lost on its way, which its receiver waits for.
-    pub(in crate::flow) fn may_wait(&self, now: Instant) -> bool {
-        let Phase::Resumed(resumed) = &self.phase else { return false };
-        if resumed.assisted.is_some() {
+    pub(super) fn may_wait(&self, now: Instant, tracker: &Tracker) -> bool {
+        if self.assisted.is_some() {
             return false;
         }
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        let is_overdue = is_due(resumed.timeout) || is_due(resumed.again_at);
-        let is_urgent = resumed.tell_at.is_some() || is_overdue;
-        let is_lost = resumed.next_lost(self.local.acked).is_some();
-        !is_urgent && !is_lost && self.next_again(resumed, u32::MAX).is_some()
+        let is_overdue = is_due(self.timeout) || is_due(self.again_at);
+        let is_urgent = self.tell_at.is_some() || is_overdue;
+        let is_lost = self.next_lost(tracker.local.acked).is_some();
+        !is_urgent && !is_lost && self.next_again(tracker, u32::MAX).is_some()
     }
 
-    /// Whether something is to be sent in the local side's place that has not left yet.
-    pub(in crate::flow) fn has_unsent(&self) -> bool {
-        matches!(&self.phase, Phase::Resumed(resumed) if resumed.unsent().is_some())
-    }
-
-    /// Its turn waits, or does not any more.
-    pub(in crate::flow) fn park(&mut self, is_parked: bool) {
-        if let Phase::Resumed(resumed) = &mut self.phase {
-            resumed.is_parked = is_parked;
-        }
-    }
-
-    pub(in crate::flow) fn is_parked(&self) -> bool {
-        matches!(&self.phase, Phase::Resumed(resumed) if resumed.is_parked)
+    /// Its turn waits, or does not any more. Returns whether it did.
+    pub(super) const fn park(&mut self, is_parked: bool) -> bool {
+        std::mem::replace(&mut self.is_parked, is_parked)
     }
 
     /// Whether something was found lost since this was asked last.
-    pub(in crate::flow) fn takes_reduction(&mut self) -> bool {
-        match &mut self.phase {
-            Phase::Resumed(resumed) => {
-                std::mem::take(&mut resumed.is_reduced) && resumed.assisted.is_none()
-            }
-            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => false,
-        }
+    pub(super) fn takes_reduction(&mut self) -> bool {
+        std::mem::take(&mut self.is_reduced) && self.assisted.is_none()
     }
 
-    /// Bytes on their way that were sent in the local side's place, and of its own that followed.
-    pub(in crate::flow) fn flying(&self) -> u32 {
-        let acked = self.local.acked;
-        match &self.phase {
-            Phase::Resumed(resumed) if resumed.assisted.is_none() => {
-                let followed = resumed.followed_to.beyond(resumed.to.max(acked));
-                resumed.flying(acked).saturating_add(followed)
-            }
-            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) | Phase::Broken(_) => 0,
+    /// Bytes on their way that were sent in the local side's place, and of its own that followed,
+    /// where others share what may be.
+    pub(super) fn shared_flight(&self, acked: Seq) -> u32 {
+        if self.assisted.is_some() {
+            return 0;
         }
+        let followed = self.followed_to.beyond(self.to.max(acked));
+        self.flying(acked).saturating_add(followed)
     }
 
-    /// Sends the next segment that is due, of at most `most` bytes if it was not lost: a packet for
-    /// the tunnel, or the end for both.
-    pub(in crate::flow) fn resend(
+    /// Sends the next segment that is due, of at most `most` bytes if it was not lost.
+    pub(super) fn resend(
         &mut self,
         now: Instant,
         memory: &mut Memory,
+        tracker: &mut Tracker,
         most: u32,
         out: &mut Vec<u8>,
-    ) -> Option<Output> {
-        let (gives_up, mss) = (self.gives_up(), self.mss());
-        let Phase::Resumed(resumed) = &mut self.phase else { return None };
-        if resumed.tell_at.take_if(|at| *at <= now).is_some()
-            && self.answer_again(now, memory, gives_up, out)
+    ) -> Turn {
+        let (gives_up, mss, acked) = (tracker.gives_up(), tracker.mss(), tracker.local.acked);
+        if self.tell_at.take_if(|at| *at <= now).is_some()
+            && self.answer_again(now, memory, tracker, out)
         {
-            return Some(Output::ToLocal);
+            return Turn::Says(Output::ToLocal);
         }
-        if self.assist_ends_at().is_some_and(|at| at <= now) {
-            self.leave_assist();
+        if self.assist_ends_at(tracker).is_some_and(|at| at <= now) {
+            self.leave_assist(tracker);
+            if self.is_done(tracker) {
+                return Turn::Nothing;
+            }
         }
-        let Phase::Resumed(resumed) = &mut self.phase else { return None };
-        if resumed.timeout.is_some_and(|due| due <= now) {
+        if self.timeout.is_some_and(|due| due <= now) {
             // What the local side was not promised it will repeat itself, if it is not too late.
-            let is_needed = gives_up && resumed.tries < TRIES_MAX;
-            if self.promised.is_none() && !is_needed {
-                self.leave_assist();
-                self.phase = Phase::Normal;
-                return None;
+            let is_needed = gives_up && self.tries < TRIES_MAX;
+            if tracker.promise.to().is_none() && !is_needed {
+                self.leave_assist(tracker);
+                return Turn::Leaves;
             }
-            self.heads.rewind();
-            resumed.time_out(now, self.local.acked, mss);
-            if resumed.tries > TRIES_MAX {
-                self.begin_break_off(now, memory);
-                return None;
+            tracker.heads.rewind();
+            self.time_out(now, acked, mss);
+            if self.tries > TRIES_MAX {
+                return Turn::GivesUp;
             }
         }
-        if resumed.again_at.is_some_and(|at| at <= now) {
-            self.heads.rewind();
-            resumed.begin_again(now, self.local.acked);
+        if self.again_at.is_some_and(|at| at <= now) {
+            tracker.heads.rewind();
+            self.begin_again(now, acked);
         }
-        if resumed.pace > now {
-            return None;
+        if self.pace > now {
+            return Turn::Nothing;
         }
-        if resumed.has_left(self.local.acked) && self.heads.has_next() {
-            resumed.timeout = resumed.timeout.or_else(|| Some(now + resumed.patience()));
-            return self.send_head(memory, out);
+        if self.has_left(acked)
+            && let Some(place) = tracker.heads.advance()
+        {
+            self.timeout = self.timeout.or_else(|| Some(now + self.patience()));
+            tracker.send_kept(tracker.heads.get(place), out);
+            if tracker.state == State::Closed && !tracker.heads.has_next() {
+                tracker.heads.clear(memory); // a reset, which nobody acknowledges
+            }
+            return Turn::Says(Output::ToRemote);
         }
-        let has_news = std::mem::take(&mut resumed.has_news);
+        let has_news = std::mem::take(&mut self.has_news);
         // A header of its own must not vouch for what was damaged on its way here.
-        self.cache.verify(memory);
-        let Phase::Resumed(resumed) = &self.phase else { return None };
-        let Some(again) = self.next_again(resumed, most) else {
-            if has_news {
-                self.say_news(out);
+        tracker.cache.verify(memory);
+        let Some(again) = self.next_again(tracker, most) else {
+            if !has_news {
+                return Turn::Nothing;
             }
-            self.end_if_done();
-            return has_news.then_some(Output::ToRemote);
+            tracker.say_news(self.unsent().unwrap_or(tracker.local.next), out);
+            return Turn::Says(Output::ToRemote);
         };
-        self.send_again(&again, out);
-        let (seq, end) = (again.seq, self.with_end(again.end()));
-        let Phase::Resumed(resumed) = &mut self.phase else { return None };
-        resumed.left(now, seq, end);
-        self.trip.repeated();
-        Some(Output::ToRemote)
+        tracker.send_again(&again, out);
+        self.left(now, again.seq, tracker.with_end(again.end()));
+        tracker.trip.repeated();
+        Turn::Says(Output::ToRemote)
     }
 
     /// Tells the local side what has arrived, as far as it may know. Returns whether there was
@@ -402,78 +353,114 @@ impl Connection {
         &mut self,
         now: Instant,
         memory: &mut Memory,
-        gives_up: bool,
+        tracker: &mut Tracker,
         out: &mut Vec<u8>,
     ) -> bool {
-        let Phase::Resumed(resumed) = &self.phase else { return false };
-        if resumed.assisted.is_some() {
-            self.answer_ahead(now, memory, out);
+        if self.assisted.is_some() {
+            self.answer_ahead(now, memory, tracker, out);
             return true;
         }
-        let Some(promised) = self.promised else { return false };
-        let edge = resumed.edge.filter(|_| !gives_up);
+        let Some(promised) = tracker.promise.to() else { return false };
+        let edge = self.edge.filter(|_| !tracker.gives_up());
         let edge = edge.map_or(promised, |edge| edge.max(promised));
-        self.acknowledge(promised, edge, out);
+        tracker.acknowledge(promised, edge, Flags::default(), out);
         true
-    }
-
-    /// Sends the oldest packet that was kept as it came.
-    fn send_head(&mut self, memory: &mut Memory, out: &mut Vec<u8>) -> Option<Output> {
-        let place = self.heads.advance()?;
-        self.send_kept(self.heads.get(place), out);
-        if self.state == State::Closed && !self.heads.has_next() {
-            self.heads.clear(memory); // a reset, which nobody acknowledges
-            self.end_if_done();
-        }
-        Some(Output::ToRemote)
     }
 
     /// The piece that leaves next, as far as it may: what was lost, else at most `most` bytes of
     /// what has not left.
-    fn next_again(&self, resumed: &Resumed, most: u32) -> Option<Again<'_>> {
-        let acked = self.local.acked;
-        let lost = resumed.next_lost(acked);
-        if let Some(again) = lost.and_then(|lost| self.piece_at(resumed, lost)) {
+    fn next_again<'a>(&self, tracker: &'a Tracker, most: u32) -> Option<Again<'a>> {
+        let acked = tracker.local.acked;
+        let lost = self.next_lost(acked);
+        if let Some(again) = lost.and_then(|lost| self.piece_at(tracker, lost)) {
             return Some(again);
         }
-        if !resumed.next.is_before(resumed.to) {
+        if self.has_caught_up() {
             return None;
         }
-        let at = resumed.past_arrived(resumed.next.max(acked));
-        let again = self.piece_at(resumed, at)?.cut(at, most);
-        let flying = resumed.flying(acked);
+        let at = self.past_arrived(self.next.max(acked));
+        let again = self.piece_at(tracker, at)?.cut(at, most);
+        let flying = self.flying(acked);
         let end = again.end();
-        let fits = flying == 0 || flying + end.beyond(again.seq) <= resumed.flight_max;
-        let has_room = !self.remote.edge.is_before(end) || flying == 0;
+        let fits = flying == 0 || flying + end.beyond(again.seq) <= self.flight_max;
+        let has_room = !tracker.remote.edge.is_before(end) || flying == 0;
         (fits && has_room).then_some(again)
     }
 
     /// The piece that begins at `from`; behind the last it is the end alone, if that is still to be
     /// said: the bytes that it would have gone with may have arrived already.
-    fn piece_at(&self, resumed: &Resumed, from: Seq) -> Option<Again<'_>> {
-        if self.local.fin == Some(from) && from.is_before(resumed.to) {
+    fn piece_at<'a>(&self, tracker: &'a Tracker, from: Seq) -> Option<Again<'a>> {
+        if tracker.local.fin == Some(from) && from.is_before(self.to) {
             return Some(Again { seq: from, bytes: (&[], &[]), push: false });
         }
         // What is kept may begin later: what was damaged on its way here was let go of.
-        self.cache.from(from).next().filter(|again| !from.is_before(again.seq))
-    }
-}
-
-impl Resumed {
-    /// What is acknowledged ahead of the remote side, if anything is.
-    pub(super) fn assisted(&self) -> Option<&Assisted> {
-        self.assisted.as_ref()
+        tracker.cache.from(from).next().filter(|again| !from.is_before(again.seq))
     }
 
-    /// Whether everything that is sent in the local side's place has left.
-    pub(super) fn has_caught_up(&self) -> bool {
-        !self.next.is_before(self.to)
+    /// The remote side has answered: what that means for what is on its way.
+    pub(super) fn hear(
+        &mut self,
+        now: Instant,
+        tracker: &Tracker,
+        segment: &Segment,
+        packet: &InnerPacket<'_>,
+    ) {
+        let (acked, mss) = (tracker.local.acked, tracker.mss());
+        let says_no_more = segment.len == 0 && segment.flags == Flags::ACK && segment.ack == acked;
+        self.is_owed = tracker.promise.to().is_some_and(|promised| acked.is_before(promised));
+        self.heard(now, acked, mss);
+        if segment.len > 0 {
+            let end = segment.end();
+            self.said_to = Some(self.said_to.map_or(end, |before| before.max(end)));
+        }
+        self.heed_marks(segment, acked, mss);
+        let rate = tracker.trip.rate().filter(|_| self.assisted.is_some());
+        self.rate = rate.map_or(self.rate, |rate| rate.max(self.rate));
+        let sent_to = self.sent_to();
+        for (from, to) in segment.sacked(packet) {
+            if acked.is_before(to) && !sent_to.is_before(to) && from.is_before(to) {
+                self.note_arrived(from, to);
+            }
+        }
+        self.find_losses(acked, mss);
+        if !acked.is_before(tracker.remote.edge) {
+            self.tries = self.tries.min(TRIES_SHUT);
+            self.doubled = self.doubled.min(TRIES_SHUT);
+        }
+        let window = self.window.replace(segment.window).unwrap_or(segment.window);
+        if says_no_more && !tracker.has_sack() && window == segment.window {
+            self.heard_blindly(acked, mss);
+        }
     }
 
-    /// Whether nothing is left to be sent or said, where the remote side has everything before
-    /// `acked`.
-    pub(super) fn is_done(&self, acked: Seq) -> bool {
-        self.assisted.is_none() && !self.has_news && !acked.is_before(self.to)
+    /// What the local side is to hear in an acknowledgement's place; `None` when it hears that.
+    pub(super) fn tell(&mut self, now: Instant, tracker: &Tracker, is_bare: bool) -> Option<Told> {
+        if self.assisted.is_some() {
+            return self.tell_ahead(now, tracker, is_bare);
+        }
+        let (acked, room) = (tracker.local.acked, tracker.remote.edge);
+        let is_sent = !tracker.heads.is_empty() || acked.is_before(self.to);
+        if is_sent && tracker.gives_up() {
+            // It was shown a closed window so as not to, and has to see it until there is news.
+            let ack = tracker.answered_to();
+            return Some(Told { ack, window: 0, is_news: false, is_own: false });
+        }
+        let promised = tracker.promise.to()?;
+        let taken_in = acked.beyond(*self.first_heard.get_or_insert(acked));
+        let given = promised.plus(self.ahead + tracker.whole(taken_in)).min(room.max(promised));
+        let before = self.edge;
+        let edge = before.map_or(given, |before| before.max(given));
+        self.edge = Some(edge);
+        let window = |edge: Seq| tracker.window(edge.beyond(promised));
+        let is_news = before.map(window) != Some(window(edge));
+        Some(Told { ack: promised, window: window(edge), is_news, is_own: false })
+    }
+
+    /// Whether nothing more is owed to anybody, to be sent again or to be said.
+    pub(super) fn is_done(&self, tracker: &Tracker) -> bool {
+        let is_sent = !self.has_news && !tracker.local.acked.is_before(self.to);
+        let is_owed = tracker.promise.to().is_some();
+        self.assisted.is_none() && is_sent && tracker.heads.is_empty() && !is_owed
     }
 
     /// Begins with what lies between the first and the last of these numbers, of which what lies
@@ -523,21 +510,35 @@ impl Resumed {
     }
 
     /// Up to where the local side was told that there is room, if it was.
-    pub(in crate::flow) const fn edge(&self) -> Option<Seq> {
+    pub(super) const fn edge(&self) -> Option<Seq> {
         self.edge
     }
 
     /// The end of the last bytes that the remote side sent, if it sent any.
-    pub(in crate::flow) const fn said_to(&self) -> Option<Seq> {
+    pub(super) const fn said_to(&self) -> Option<Seq> {
         self.said_to
     }
 
     /// The first byte that is still to leave; `None` when all have.
-    pub(in crate::flow) fn unsent(&self) -> Option<Seq> {
+    pub(super) fn unsent(&self) -> Option<Seq> {
         self.next.is_before(self.to).then_some(self.next)
     }
 }
 
-fn to_nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+/// Bytes per second where so many arrive in this time.
+fn rate_of(bytes: u32, time: Duration) -> u64 {
+    u64::from(bytes) * 1_000_000_000 / u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Up to where the local side has room as soon as there is a way, and how much of that is beyond
+/// what was promised: what is owed may leave less than may be in flight, and may have arrived
+/// before the way was lost. Whoever waited for its acknowledgement to give room would lose a round
+/// trip.
+fn room_at_once(tracker: &Tracker, edge: Option<Seq>, flight: u32) -> (Option<Seq>, u32) {
+    let promised = tracker.promise.to().filter(|_| !tracker.gives_up());
+    let Some(promised) = promised else { return (edge, 0) };
+    let owed = promised.beyond(tracker.local.acked);
+    let ahead = tracker.whole(flight.saturating_sub(owed));
+    let opened = promised.plus(ahead).min(tracker.remote.edge).max(promised);
+    (Some(edge.map_or(opened, |before| before.max(opened))), ahead)
 }

@@ -17,7 +17,7 @@ const GROWTH_PART: u32 = 16;
 
 impl Resumed {
     /// Bytes on their way.
-    pub(in crate::flow) fn flying(&self, acked: Seq) -> u32 {
+    pub(super) fn flying(&self, acked: Seq) -> u32 {
         let arrived: u32 =
             self.arrived.iter().map(|(from, to)| to.min(self.next).beyond(*from)).sum();
         let (from, to) = self.lost;
@@ -25,21 +25,26 @@ impl Resumed {
         self.next.beyond(acked).saturating_sub(arrived).saturating_sub(lost)
     }
 
+    /// Whether everything that is sent in the local side's place has left.
+    pub(super) fn has_caught_up(&self) -> bool {
+        !self.next.is_before(self.to)
+    }
+
     /// Whether all that is to be sent in the local side's place has left, and nothing is lost: what
     /// nobody answered for follows.
-    pub(in crate::flow) fn has_left(&self, acked: Seq) -> bool {
+    pub(super) fn has_left(&self, acked: Seq) -> bool {
         !self.next.is_before(self.to) && self.next_lost(acked).is_none()
     }
 
     /// The first byte that is lost, did not arrive, and has not left again.
-    pub(in crate::flow) fn next_lost(&self, acked: Seq) -> Option<Seq> {
+    pub(super) fn next_lost(&self, acked: Seq) -> Option<Seq> {
         let (from, to) = self.lost;
         let at = self.past_arrived(from.max(acked));
         at.is_before(to).then_some(at)
     }
 
     /// The first byte from `at` on that did not arrive beyond what is missing.
-    pub(in crate::flow) fn past_arrived(&self, mut at: Seq) -> Seq {
+    pub(super) fn past_arrived(&self, mut at: Seq) -> Seq {
         for &(first, end) in &self.arrived {
             if !at.is_before(first) && at.is_before(end) {
                 at = end;
@@ -48,7 +53,7 @@ impl Resumed {
         at
     }
 
-    pub(in crate::flow) fn left(&mut self, now: Instant, seq: Seq, end: Seq) {
+    pub(super) fn left(&mut self, now: Instant, seq: Seq, end: Seq) {
         if seq.is_before(self.lost.1) && !end.is_before(self.lost.0) {
             self.lost.0 = self.lost.0.max(end);
         }
@@ -69,7 +74,7 @@ impl Resumed {
 
     /// Equation 4.10: twice the round trip, and twice as long with each try until that is measured
     /// again.
-    pub(in crate::flow) fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         (self.answer_time() * (1 << self.doubled.min(10))).min(TIMEOUT_MAX)
     }
 
@@ -85,7 +90,7 @@ impl Resumed {
 
     /// Nothing was answered for too long: all that is on its way counts as lost, and what leaves
     /// again may be lost again.
-    pub(in crate::flow) fn time_out(&mut self, now: Instant, acked: Seq, mss: u32) {
+    pub(super) fn time_out(&mut self, now: Instant, acked: Seq, mss: u32) {
         self.tries += 1;
         self.doubled = self.doubled.saturating_add(1);
         self.begin_again(now, acked);
@@ -94,7 +99,7 @@ impl Resumed {
     }
 
     /// Everything leaves again.
-    pub(in crate::flow) fn begin_again(&mut self, now: Instant, acked: Seq) {
+    pub(super) fn begin_again(&mut self, now: Instant, acked: Seq) {
         self.since = now;
         (self.repeats, self.recovers_to) = (0, None);
         (self.again_at, self.timed) = (None, None);
@@ -124,11 +129,11 @@ impl Resumed {
     }
 
     /// Up to where anything has left since: the local side's own bytes behind that included.
-    pub(in crate::flow) fn sent_to(&self) -> Seq {
+    pub(super) fn sent_to(&self) -> Seq {
         if self.next.is_before(self.to) { self.to } else { self.followed_to.max(self.to) }
     }
 
-    pub(in crate::flow) fn note_arrived(&mut self, from: Seq, to: Seq) {
+    pub(super) fn note_arrived(&mut self, from: Seq, to: Seq) {
         let is_known = |&&(first, end): &&(Seq, Seq)| first.is_before(to) && !end.is_before(to);
         let mut news = self.arrived.iter().find(is_known).map_or(to, |&(first, _)| first);
         if self.tries > 0 {
@@ -153,7 +158,7 @@ impl Resumed {
     }
 
     /// The remote side has everything before `acked` by now.
-    pub(in crate::flow) fn heard(&mut self, now: Instant, acked: Seq, mss: u32) {
+    pub(super) fn heard(&mut self, now: Instant, acked: Seq, mss: u32) {
         let again_at = self.begins_again_at(now);
         self.heard_at = now;
         self.arrived.retain(|(_, end)| acked.is_before(*end));
@@ -177,7 +182,7 @@ impl Resumed {
 
     /// What left before something that has arrived, and did not arrive itself, is lost. It may only
     /// be late, but after a silence it is not waited for (`tcp_rack_reo_wnd` of Linux).
-    pub(in crate::flow) fn find_losses(&mut self, acked: Seq, mss: u32) {
+    pub(super) fn find_losses(&mut self, acked: Seq, mss: u32) {
         let late = if self.tries > 0 { 0 } else { REORDERED_MAX * mss };
         let lost_to = self.seen.minus(late).min(self.next);
         if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
@@ -192,7 +197,7 @@ impl Resumed {
     /// The same, from a receiver that cannot say what it has beyond: that it misses the first
     /// segment shows in its saying the same again, and once that one has left again and the next
     /// is missing, in its not having everything (RFC 6582, 3.2).
-    pub(in crate::flow) fn heard_blindly(&mut self, acked: Seq, mss: u32) {
+    pub(super) fn heard_blindly(&mut self, acked: Seq, mss: u32) {
         self.recovers_to = self.recovers_to.filter(|&to| acked.is_before(to));
         if !acked.is_before(self.next) || self.next_lost(acked).is_some() {
             return;
