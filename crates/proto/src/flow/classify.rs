@@ -34,29 +34,11 @@ impl Class {
     }
 }
 
-/// What is known of a flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Known {
-    /// The ports of its two ends.
-    pub ports: (u16, u16),
-    /// Whether its user wants it early, by where it goes.
-    pub is_wanted_early: bool,
-    /// Whether its datagrams are RTP.
-    pub is_rtp: bool,
-}
-
-impl Known {
-    /// A flow between these ports of which nothing else is known.
-    pub(crate) const fn by_ports(ports: (u16, u16)) -> Self {
-        Self { ports, is_wanted_early: false, is_rtp: false }
-    }
-}
-
-/// The class of a flow.
-pub fn classify(known: Known) -> Class {
-    let (from, to) = known.ports;
+/// The class of a flow between these ports. `is_early` if it is of no use late: its user said so, or
+/// its datagrams are RTP.
+pub fn classify((from, to): (u16, u16), is_early: bool) -> Class {
     let is = |ports: &[u16]| ports.contains(&from) || ports.contains(&to);
-    if known.is_wanted_early || known.is_rtp {
+    if is_early {
         Class::RealTime
     } else if is(&INTERACTIVE) {
         Class::Interactive

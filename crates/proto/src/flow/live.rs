@@ -3,7 +3,6 @@
 //!
 //! Decides nothing about paths, and sees no packet: `observe` notes what packets show.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::rtp::Likeness;
@@ -41,10 +40,7 @@ impl Early {
     /// Whether a flow is meant: one of its ends is there. A gateway sees that on the other side
     /// than its client does.
     pub(super) fn means(&self, tuple: &Tuple) -> bool {
-        let is_there = |end: &End, (address, port): (IpAddr, u16)| {
-            end.network.contains(address) && end.port.is_none_or(|one| one == port)
-        };
-        self.ends.iter().any(|end| is_there(end, tuple.local) || is_there(end, tuple.remote))
+        self.ends.iter().any(|end| end.means(tuple.local) || end.means(tuple.remote))
     }
 }
 

@@ -86,7 +86,7 @@ pub enum Assists {
 }
 
 /// The connections of one session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Flows {
     rules: Rules,
     table: Table,
@@ -130,30 +130,7 @@ pub struct Flows {
 impl Flows {
     /// No connection yet, and no way. `secret` is a random number.
     pub fn new(rules: impl Into<Rules>, secret: u64) -> Self {
-        Self {
-            rules: rules.into(),
-            table: Table::new(secret),
-            early: Early::default(),
-            order: Order::default(),
-            questions: Questions::default(),
-            nowhere: Nowhere::default(),
-            networks: Networks::default(),
-            aggregate: Aggregate::default(),
-            timers: BTreeSet::new(),
-            is_up: false,
-            lost_at: Instant::ZERO,
-            is_waiting: false,
-            is_owing: false,
-            newsworthy: Vec::new(),
-            trip: Duration::ZERO,
-            unrecorded: Vec::new(),
-            settled: Vec::new(),
-            rests_until: Instant::ZERO,
-            assists: Assists::None,
-            assisted: Vec::new(),
-            heeded_at: Instant::ZERO,
-            race: Race::default(),
-        }
+        Self { rules: rules.into(), table: Table::new(secret), ..Self::default() }
     }
 
     /// What is done for connections that are seen from now on.

@@ -5,7 +5,7 @@
 //! `classify` decides the class of a flow from what is noted here. Other modules decide what
 //! follows from the class.
 
-use super::classify::{Class, Known, classify};
+use super::classify::{Class, classify};
 use super::live::LiveFlow;
 use super::priority::Priorities;
 use super::report::{FlowReport, FlowState, Stage, Why};
@@ -39,11 +39,8 @@ impl Flow {
     /// The class of the flow.
     pub fn class(&self) -> Class {
         let live = self.live.as_deref();
-        classify(Known {
-            ports: (self.tuple.local.1, self.tuple.remote.1),
-            is_wanted_early: live.is_some_and(|live| live.is_wanted_early),
-            is_rtp: live.is_some_and(|live| live.likeness.is_rtp()),
-        })
+        let is_early = live.is_some_and(|live| live.is_wanted_early || live.likeness.is_rtp());
+        classify(self.tuple.ports(), is_early)
     }
 
     /// The report about the flow; `None` after it has ended.

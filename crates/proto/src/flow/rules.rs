@@ -4,12 +4,11 @@
 //! rules that come later are for connections that come later. Knows neither memory nor paths:
 //! whether what is wanted can be done shows when the way is lost (`hold`).
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::classify::Class;
 use super::tuple::Tuple;
-use crate::wire::control::Prefix;
+use crate::wire::control::{End, Prefix};
 
 /// The most rules: every connection that begins is held against all of them.
 pub const RULES_MAX: usize = 64;
@@ -143,13 +142,11 @@ impl From<Hold> for Rules {
 
 impl Matches {
     fn is_met(&self, tuple: &Tuple, class: Class) -> bool {
-        let is_there = |network: &Prefix, port: Option<u16>, end: (IpAddr, u16)| {
-            network.contains(end.0) && port.is_none_or(|port| port == end.1)
-        };
         match self {
             Self::Class(of) => *of == class,
             Self::End { network, port } => {
-                is_there(network, *port, tuple.local) || is_there(network, *port, tuple.remote)
+                let end = End { network: *network, port: *port };
+                end.means(tuple.local) || end.means(tuple.remote)
             }
         }
     }

@@ -49,6 +49,11 @@ impl Tuple {
             && headers.destination == destination.0
     }
 
+    /// The ports of both ends.
+    pub(crate) const fn ports(&self) -> (u16, u16) {
+        (self.local.1, self.remote.1)
+    }
+
     /// Sender and receiver of a packet that goes `way`.
     pub const fn ends(&self, way: Direction) -> Ends {
         match way {

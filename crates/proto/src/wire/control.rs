@@ -90,6 +90,13 @@ pub struct End {
     pub port: Option<u16>,
 }
 
+impl End {
+    /// Whether an address and a port are meant.
+    pub fn means(&self, (address, port): (IpAddr, u16)) -> bool {
+        self.network.contains(address) && self.port.is_none_or(|own| own == port)
+    }
+}
+
 /// What a gateway gives a client: its inner addresses and what goes with them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lease {

@@ -80,10 +80,7 @@ impl Race {
         let headers = &packet.headers;
         let last = table.last(headers, Direction::Out);
         let place = last.or_else(|| table.find(&Tuple::of(headers, Direction::Out)?))?;
-        let (room, tracker) = table.get_mut(place)?.room_mut();
-        if !room.is_known() {
-            return None; // there was no memory for it: it is left alone
-        }
+        let (room, tracker) = table.get_mut(place)?.room_mut()?;
         let has_place = self.runners.len() < RUNNERS_MAX;
         if room.enter(now, tracker, || has_place && !self.runners.contains(&place)) {
             self.runners.push(place);
@@ -107,7 +104,7 @@ impl Race {
             return;
         }
         self.runners.retain(|&place| {
-            let counted = table.get_mut(place).map(Connection::room_mut);
+            let counted = table.get_mut(place).and_then(Connection::room_mut);
             counted.is_some_and(|(room, tracker)| {
                 room.is_counted() && room.count(now, tracker, passed)
             })
@@ -117,7 +114,7 @@ impl Race {
         }
         let standing = self.standing(now, table);
         for &place in &self.runners {
-            if let Some((room, tracker)) = table.get_mut(place).map(Connection::room_mut) {
+            if let Some((room, tracker)) = table.get_mut(place).and_then(Connection::room_mut) {
                 room.judge(tracker, &standing);
             }
         }
@@ -128,7 +125,7 @@ impl Race {
         (self.most, self.most_since, self.unused_since) = ([0; 2], now, None);
         self.others = Default::default();
         for &place in &self.runners {
-            if let Some((room, tracker)) = table.get_mut(place).map(Connection::room_mut) {
+            if let Some((room, tracker)) = table.get_mut(place).and_then(Connection::room_mut) {
                 room.begin_anew(now, tracker);
             }
         }
@@ -136,7 +133,7 @@ impl Race {
 
     fn standing(&mut self, now: Instant, table: &Table) -> Standing {
         let flows = self.runners.iter().filter_map(|&place| table.get(place));
-        let flows = flows.map(|flow| (flow.room().level(), flow.room().rate()));
+        let flows = flows.filter_map(|flow| flow.room().map(|room| (room.level(), room.rate())));
         let others = Level::ALL.into_iter().zip(self.others.map(|(_, rate)| rate));
         let others = others.filter(|&(_, rate)| rate >= MUCH);
         let (mut total, mut weights, mut top) = (0, 0, None);

@@ -37,7 +37,7 @@ const REMINDED: Duration = Duration::from_secs(20);
 pub(super) const RECENT: Duration = Duration::from_secs(3);
 
 /// What is known of a connection whose remote side cannot be reached.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Held {
     /// Bytes that were on their way when the way was lost.
     flight: u32,
@@ -67,17 +67,8 @@ impl Held {
         // Of one that is not open yet, nobody can tell that word from the end of a handshake.
         let has_begun = tracker.local.answered && tracker.state != State::Opening;
         let has_news = now.saturating_since(tracker.used_at) < RECENT && has_begun;
-        Self {
-            flight: tracker.outstanding(),
-            repeats: 0,
-            is_fast: false,
-            answer: None,
-            answer_by: None,
-            remind: None,
-            edge,
-            is_behind: tracker.patience.is_behind,
-            has_news,
-        }
+        let (flight, is_behind) = (tracker.outstanding(), tracker.patience.is_behind);
+        Self { flight, edge, is_behind, has_news, ..Self::default() }
     }
 
     /// Bytes that were on their way when the way was lost.

@@ -25,7 +25,7 @@ pub(in crate::flow) use tracker::State;
 #[cfg(test)]
 use super::cache::Payload;
 use super::memory::Memory;
-use crate::flow::classify::{Class, Known, classify};
+use crate::flow::classify::{Class, classify};
 use crate::flow::priority::Priorities;
 use crate::flow::rules::{By, Choice, Hold, Rules};
 use crate::flow::tuple::{Direction, Tuple};
@@ -57,7 +57,7 @@ pub(in crate::flow) struct Connection {
     tracker: Tracker,
     phase: Phase,
     /// How much it is preferred to others, and how much room the remote side is shown for that.
-    room: Room,
+    room: Option<Box<Room>>,
     /// When its turn comes, as its table knows.
     timer: Option<Instant>,
     /// Bytes that it has on its way while it is resumed, as those of all are counted.
@@ -81,13 +81,13 @@ enum Phase {
 impl Connection {
     /// A connection of which nothing was seen yet.
     pub(crate) fn new(tuple: Tuple, rules: &Rules, now: Instant) -> Self {
-        let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
+        let class = classify(tuple.ports(), false);
         Self {
             class,
             choice: rules.choose(&tuple, class),
             tracker: Tracker::new(tuple, now),
             phase: Phase::Normal,
-            room: Room::default(),
+            room: None,
             timer: None,
             counted: 0,
         }
@@ -111,19 +111,19 @@ impl Connection {
         &self.tracker
     }
 
-    /// Its room, and what that goes by.
-    pub(crate) const fn room_mut(&mut self) -> (&mut Room, &Tracker) {
-        (&mut self.room, &self.tracker)
+    /// Its room, if that is known, and what it goes by.
+    pub(crate) fn room_mut(&mut self) -> Option<(&mut Room, &Tracker)> {
+        Some((self.room.as_deref_mut()?, &self.tracker))
     }
 
-    /// Its room.
-    pub(crate) const fn room(&self) -> &Room {
-        &self.room
+    /// Its room, if that is known.
+    pub(crate) fn room(&self) -> Option<&Room> {
+        self.room.as_deref()
     }
 
     /// What is preferred is another now.
     pub(crate) fn judge_anew(&mut self, memory: &mut Memory, priorities: &Priorities) {
-        self.room.judge_anew(memory, priorities, self.tracker.tuple.remote);
+        Room::judge_anew(&mut self.room, memory, priorities, self.tracker.tuple.remote);
     }
 
     /// Whether somebody was promised something that has not happened yet.
@@ -180,7 +180,7 @@ impl Connection {
     /// It is forgotten.
     pub(crate) fn forget(&mut self, memory: &mut Memory) {
         self.end(memory);
-        self.room.forget(memory);
+        Room::forget(&mut self.room, memory);
     }
 
     /// It is over, and both ends know or will know without this node: nothing is owed any more.

@@ -1,8 +1,10 @@
 //! What is told of a connection for people: how far it is, what is kept of it, and why no more.
 //! Changes nothing.
 
+use super::room::Room;
 use super::{Connection, Phase, State};
 use crate::flow::pep::memory::NoRoom;
+use crate::flow::priority::Level;
 use crate::flow::report::{Because, FlowReport, FlowState, Stage, Why};
 use crate::flow::rules::Hold;
 use crate::time::Instant;
@@ -18,8 +20,8 @@ impl Connection {
         FlowReport {
             tuple: self.tracker.tuple,
             class: self.class,
-            level: self.room.level(),
-            narrowed_to: self.room.window(),
+            level: self.room().map_or_else(Level::default, Room::level),
+            narrowed_to: self.room().and_then(Room::window),
             queue: None,
             state: match &self.phase {
                 Phase::Normal => FlowState::Normal,

@@ -48,7 +48,7 @@ const TRIES_SHUT: u8 = 5;
 const DOUBLED_MAX: u8 = 4;
 
 /// What is being sent of a connection in its sender's place.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Resumed {
     /// When all that is sent in the local side's place began to leave, for the last time.
     since: Instant,
@@ -475,37 +475,19 @@ impl Resumed {
         Self {
             since: now,
             is_owed: true,
-            first_heard: None,
             next,
             to,
             followed_to: to,
-            arrived: Vec::new(),
             seen: from,
             lost: (from, from),
             reduced_at: from,
-            is_reduced: false,
             heard_at: now,
             heard_to: from,
-            said_to: None,
-            repeats: 0,
-            recovers_to: None,
-            window: None,
             rate,
             flight_max,
             pace: now,
             trip,
-            trip_min: Duration::ZERO,
-            timed: None,
-            timeout: None,
-            tries: 0,
-            doubled: 0,
-            again_at: None,
-            edge: None,
-            ahead: 0,
-            has_news: false,
-            is_parked: false,
-            tell_at: None,
-            assisted: None,
+            ..Self::default()
         }
     }
 

@@ -55,16 +55,9 @@ const REACH_GAIN: u64 = 4;
 /// than a segment could not be used up without being told anew.
 const SCALE_MAX: u8 = 10;
 
-/// How much a connection is preferred to others, and what room it has for that.
-#[derive(Default, Debug)]
-pub(in crate::flow) struct Room {
-    /// There where anybody is preferred, and [`Memory`] had room for it.
-    seen: Option<Box<Seen>>,
-}
-
-/// What is known of what comes for one connection.
+/// How much a connection is preferred to others, and what is known of what comes for it.
 #[derive(Clone, Copy, Default, Debug)]
-struct Seen {
+pub(crate) struct Room {
     level: Level,
     told: Told,
     /// The window that it is to have, in bytes, if not its own,
@@ -118,65 +111,52 @@ pub(in crate::flow) struct Standing {
 }
 
 impl Room {
-    /// Of a connection of this level of which nothing was seen yet, if there is memory for what
-    /// will be known of it.
-    fn of(memory: &mut Memory, level: Level, told: Told) -> Self {
-        let fits = memory.take(0, size_of::<Seen>()).is_ok();
-        Self { seen: fits.then(|| Box::new(Seen { level, told, ..Seen::default() })) }
+    /// Of a connection with this remote end of which nothing was seen yet. `before` is what was known
+    /// while other things were preferred.
+    fn of(priorities: &Priorities, remote: (IpAddr, u16), before: Option<&Self>) -> Self {
+        let told = before.map_or(Told::Unseen, |room| room.told);
+        Self { level: priorities.level_of(remote), told, ..Self::default() }
     }
 
-    /// What is preferred is another now; `remote` is the connection's remote end.
+    /// What is preferred is another now. `room` is there where anybody is preferred and there is
+    /// memory for it.
     pub(super) fn judge_anew(
-        &mut self,
+        room: &mut Option<Box<Self>>,
         memory: &mut Memory,
         priorities: &Priorities,
         remote: (IpAddr, u16),
     ) {
-        let told = self.seen().told;
-        self.forget(memory);
-        if !priorities.is_empty() {
-            *self = Self::of(memory, priorities.level_of(remote), told);
+        let next = Self::of(priorities, remote, room.as_deref());
+        Self::forget(room, memory);
+        let mut fits = || memory.take(0, size_of::<Self>()).is_ok();
+        *room = (!priorities.is_empty() && fits()).then(|| Box::new(next));
+    }
+
+    /// Nothing is known any more.
+    pub(super) fn forget(room: &mut Option<Box<Self>>, memory: &mut Memory) {
+        if room.take().is_some() {
+            memory.give_back(size_of::<Self>());
         }
     }
 
-    /// Nothing is known of it any more.
-    pub(crate) fn forget(&mut self, memory: &mut Memory) {
-        if self.seen.take().is_some() {
-            memory.give_back(size_of::<Seen>());
-        }
-    }
-
-    /// Whether there was memory for it: else its connection is left alone.
-    pub(crate) const fn is_known(&self) -> bool {
-        self.seen.is_some()
-    }
-
-    /// How much it is preferred to others.
-    pub(crate) fn level(&self) -> Level {
-        self.seen.as_deref().map_or_else(Level::default, |seen| seen.level)
+    /// How much its connection is preferred to others.
+    pub(crate) const fn level(&self) -> Level {
+        self.level
     }
 
     /// The window that the remote side is to see, in bytes, where that is not the local side's own.
-    pub(crate) fn window(&self) -> Option<u32> {
-        self.seen().window
-    }
-
-    fn seen(&self) -> Seen {
-        self.seen.as_deref().copied().unwrap_or_default()
-    }
-
-    fn seen_mut(&mut self) -> &mut Seen {
-        self.seen.get_or_insert_default()
+    pub(crate) const fn window(&self) -> Option<u32> {
+        self.window
     }
 
     /// Whether what comes is counted, with all others.
     pub(crate) fn is_counted(&self) -> bool {
-        self.seen().is_counted
+        self.is_counted
     }
 
     /// Bytes per second that come, in the mean.
     pub(crate) fn rate(&self) -> u64 {
-        self.seen().rate
+        self.rate
     }
 
     /// Counts what comes from now on, if that is much and `may` allows it. Returns whether it does
@@ -187,24 +167,23 @@ impl Room {
         tracker: &Tracker,
         may: impl FnOnce() -> bool,
     ) -> bool {
-        let (seen, next) = (self.seen_mut(), tracker.remote.next);
-        if seen.is_counted {
+        let next = tracker.remote.next;
+        if self.is_counted {
             return false;
         }
-        if now.saturating_since(seen.since) >= WITHIN {
-            (seen.since, seen.from) = (now, next);
-        } else if u64::from(next.beyond(seen.from)) >= MUCH && may() {
-            seen.is_counted = true;
-            (seen.came_at, seen.from) = (now, next);
-            (seen.rate, seen.latest) = (0, 0);
+        if now.saturating_since(self.since) >= WITHIN {
+            (self.since, self.from) = (now, next);
+        } else if u64::from(next.beyond(self.from)) >= MUCH && may() {
+            self.is_counted = true;
+            (self.came_at, self.from) = (now, next);
+            (self.rate, self.latest) = (0, 0);
         }
-        seen.is_counted
+        self.is_counted
     }
 
     /// What came before says nothing any more.
     pub(crate) fn begin_anew(&mut self, now: Instant, tracker: &Tracker) {
-        let seen = self.seen_mut();
-        (seen.from, seen.came_at) = (tracker.remote.next, now);
+        (self.from, self.came_at) = (tracker.remote.next, now);
     }
 
     /// What its segment is to say of room beyond what it acknowledges, where that may be `reach`
@@ -221,7 +200,7 @@ impl Room {
         if segment.flags.has(Flags::SYN) {
             let acks = segment.flags.has(Flags::ACK);
             let to = Told::To(segment.ack.plus(segment.window.into()));
-            self.seen_mut().told = if acks { to } else { Told::Nothing };
+            self.told = if acks { to } else { Told::Nothing };
             return None;
         }
         if !segment.flags.has(Flags::ACK) || !can_be_narrowed(tracker) {
@@ -229,7 +208,7 @@ impl Room {
         }
         let scale = tracker.local.scale;
         let edge = segment.ack.plus(u32::from(segment.window) << scale);
-        let told = match self.seen().told {
+        let told = match self.told {
             Told::Unseen => tracker.local.edge,
             Told::Nothing => segment.ack,
             Told::To(told) => told,
@@ -242,22 +221,22 @@ impl Room {
             segment.window
         };
         let told = told.max(segment.ack.plus(u32::from(window) << scale));
-        self.seen_mut().told = Told::To(told);
+        self.told = Told::To(told);
         (window != segment.window).then_some(window)
     }
 
     /// Counts what came since it was counted last. Returns whether it still takes part.
     pub(crate) fn count(&mut self, now: Instant, tracker: &Tracker, passed: Duration) -> bool {
-        let (seen, next) = (self.seen_mut(), tracker.remote.next);
-        let came = next.beyond(seen.from);
-        seen.from = next;
-        seen.latest = per_second(came.into(), passed);
-        seen.rate = u64::midpoint(seen.rate, seen.latest);
-        seen.came_at = if came > 0 { now } else { seen.came_at };
+        let next = tracker.remote.next;
+        let came = next.beyond(self.from);
+        self.from = next;
+        self.latest = per_second(came.into(), passed);
+        self.rate = u64::midpoint(self.rate, self.latest);
+        self.came_at = if came > 0 { now } else { self.came_at };
         let is_over =
-            now.saturating_since(seen.came_at) >= WITHIN || tracker.state == State::Closed;
+            now.saturating_since(self.came_at) >= WITHIN || tracker.state == State::Closed;
         if is_over {
-            *seen = Seen { told: seen.told, level: seen.level, ..Seen::default() };
+            *self = Self { told: self.told, level: self.level, ..Self::default() };
         }
         !is_over
     }
@@ -265,8 +244,7 @@ impl Room {
     /// Bytes of room that it uses by far not all, however fast it becomes.
     pub(crate) fn reach(&self, tracker: &Tracker) -> u32 {
         let used_in = EVERY.max(tracker.trip.time() * 2);
-        let seen = self.seen();
-        let rate = seen.rate.max(seen.latest);
+        let rate = self.rate.max(self.latest);
         let bytes = bytes_in(rate, used_in).saturating_mul(REACH_GAIN);
         u32::try_from(bytes).unwrap_or(u32::MAX).clamp(REACH_MIN, u32::MAX >> 2)
     }
@@ -278,54 +256,51 @@ impl Room {
         }
         let is_lower = standing.top.is_some_and(|top| top < self.level());
         if !is_lower {
-            let seen = self.seen_mut();
-            (seen.respites, seen.spared_until) = (0, Instant::ZERO);
-            if let Some(window) = seen.window {
+            (self.respites, self.spared_until) = (0, Instant::ZERO);
+            if let Some(window) = self.window {
                 self.set_window(tracker, standing.now, window.saturating_mul(2));
             }
             return;
         }
         let share = standing.part * u64::from(self.level().weight());
-        let seen = self.seen_mut();
-        let may_narrow = standing.is_full && standing.now >= seen.spared_until;
-        let Some(window) = seen.window else {
-            if may_narrow && seen.latest > share {
+        let may_narrow = standing.is_full && standing.now >= self.spared_until;
+        let Some(window) = self.window else {
+            if may_narrow && self.latest > share {
                 let time = FIRST_TIME.max(tracker.trip.time() * 2);
-                let first = u32::try_from(bytes_in(seen.latest, time)).unwrap_or(u32::MAX);
+                let first = u32::try_from(bytes_in(self.latest, time)).unwrap_or(u32::MAX);
                 self.set_window(tracker, standing.now, first);
             }
             return;
         };
-        let rests = standing.now.saturating_since(seen.changed_at);
+        let rests = standing.now.saturating_since(self.changed_at);
         if standing.is_unused {
             if rests >= PATIENCE {
                 self.give_back(tracker, standing.now, window);
             }
             return;
         }
-        let shows = rests >= EVERY * 2 && !tracker.remote.next.is_before(seen.shows_at);
+        let shows = rests >= EVERY * 2 && !tracker.remote.next.is_before(self.shows_at);
         if !shows {
             return;
         }
-        if seen.latest > share + share / 10 && may_narrow {
-            seen.respites = if seen.is_narrowed { 0 } else { seen.respites };
+        if self.latest > share + share / 10 && may_narrow {
+            self.respites = if self.is_narrowed { 0 } else { self.respites };
             // After others did not use what was given up, less is asked for.
-            let least = if seen.respites == 0 { window / 2 } else { window / 4 * 3 };
-            let meant = u128::from(window) * u128::from(share) / u128::from(seen.latest.max(1));
+            let least = if self.respites == 0 { window / 2 } else { window / 4 * 3 };
+            let meant = u128::from(window) * u128::from(share) / u128::from(self.latest.max(1));
             let meant = u32::try_from(meant).unwrap_or(window);
             self.set_window(tracker, standing.now, meant.max(least));
-        } else if seen.rate < share - share / 10 {
+        } else if self.rate < share - share / 10 {
             self.set_window(tracker, standing.now, window + window / 5);
         }
     }
 
     /// Others do not use what it gave up with its last step, or with more.
     fn give_back(&mut self, tracker: &Tracker, now: Instant, window: u32) {
-        let seen = self.seen_mut();
-        let before = seen.before;
+        let before = self.before;
         let wider = if before > window { before } else { window.saturating_mul(2) };
-        seen.spared_until = now + RESPITE * (1 << seen.respites.min(RESPITES_MAX));
-        seen.respites = seen.respites.saturating_add(1);
+        self.spared_until = now + RESPITE * (1 << self.respites.min(RESPITES_MAX));
+        self.respites = self.respites.saturating_add(1);
         self.set_window(tracker, now, wider);
     }
 
@@ -334,14 +309,13 @@ impl Room {
         let unit = 1 << tracker.local.scale;
         let least = SEGMENTS_MIN * u32::from(tracker.local.mss.max(tracker.remote.mss));
         let (reach, next) = (self.reach(tracker), tracker.remote.next);
-        let seen = self.seen_mut();
         let bytes = bytes.max(least).min(reach).next_multiple_of(unit);
-        seen.is_narrowed = seen.window.is_none_or(|before| bytes < before);
-        seen.before = seen.window.unwrap_or(u32::MAX);
-        seen.changed_at = now;
-        let told = if let Told::To(told) = seen.told { told } else { next };
-        seen.shows_at = told.max(next.plus(bytes));
-        seen.window = (bytes < reach).then_some(bytes);
+        self.is_narrowed = self.window.is_none_or(|before| bytes < before);
+        self.before = self.window.unwrap_or(u32::MAX);
+        self.changed_at = now;
+        let told = if let Told::To(told) = self.told { told } else { next };
+        self.shows_at = told.max(next.plus(bytes));
+        self.window = (bytes < reach).then_some(bytes);
     }
 }
 

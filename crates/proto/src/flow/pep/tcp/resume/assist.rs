@@ -42,7 +42,7 @@ const GAP_TRIPS: u32 = 5;
 const CARRIED_GAIN: u32 = 3;
 
 /// What is known of a connection that is assisted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Assisted {
     /// Whether nothing was missing yet.
     pub(super) is_starting: bool,
@@ -84,15 +84,11 @@ impl Assisted {
         Self {
             is_starting: true,
             memory_max,
-            carried: 0,
-            longest: Duration::ZERO,
-            queued: 0,
             queue_max: FLIGHT_FIRST,
             queued_least: u32::MAX,
             mark: next,
-            is_echoing: false,
-            is_echo_news: false,
             echoes_from: acked,
+            ..Self::default()
         }
     }
 
