@@ -12,7 +12,7 @@ use crate::error::DropReason;
 use crate::flow;
 use crate::flow::priority::Level;
 use crate::flow::treatment::Treatment;
-use crate::flow::{Entrance, Flows, clamp};
+use crate::flow::{Entrance, Flows};
 use crate::multipath::far::COPIES;
 use crate::multipath::fq_codel::{QUANTUM, Stay};
 use crate::multipath::path_queues::Given;
@@ -26,6 +26,7 @@ use crate::tunnel::{Context, Tunnel};
 use crate::wire::frame;
 use crate::wire::frame::Framing;
 use crate::wire::inner::{InnerPacket, Pieces};
+use crate::wire::tcp;
 
 /// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
 const RUN: Duration = Duration::from_micros(500);
@@ -78,7 +79,7 @@ impl Bonding {
         flows.leaves_in_turn(cx.now, packet, hash);
         let bucket = flow::bucket(hash);
         // A beginning that waits says already now how long segments may be, by whichever it leaves.
-        let beginning = clamp::place(packet).and_then(|tcp| clamped(tunnel, tcp, packet.pieces));
+        let beginning = tcp::opens_at(packet).and_then(|tcp| clamped(tunnel, tcp, packet.pieces));
         let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
         // What leaves again comes before what never left.
         let repairs = !tunnel.recovery.queue.is_empty();
@@ -391,6 +392,6 @@ fn clamped(tunnel: &Tunnel, tcp: usize, packet: Pieces<'_>) -> Option<Vec<u8>> {
     let packet_max = tunnel.paths.plan().least_room()? - frame::NUMBERED_OVERHEAD;
     let mut clamped = Vec::with_capacity(packet.len());
     packet.copy_to(&mut clamped);
-    clamp::clamp(&mut clamped, tcp, packet_max);
+    tcp::clamp(&mut clamped, tcp, packet_max);
     Some(clamped)
 }

@@ -1,8 +1,7 @@
 //! What a flow of inner packets needs on its way, from its headers alone; and what is done for the
 //! connections of a session while there is no way.
 //!
-//! Every packet comes through `packet`. What opens a TCP connection gets a segment size that the
-//! paths carry (`clamp`). Each flow has a `record` in the `table`, with its class (`classify`).
+//! Every packet comes through `packet`. Each flow has a `record` in the `table`, with its class (`classify`).
 //! `pep` has what is done for TCP: connections are followed one by one (`tcp`; and `predict`, where
 //! one packet is like the other), and what their local side sent and the remote one did not
 //! acknowledge is kept (`cache`). When the last path is lost their remote sides are spoken for
@@ -20,7 +19,6 @@
 //! Before the first such acknowledgement of a connection it is written down
 //! ([`Flows::poll_record`]), so that this holds for a crash as well.
 
-pub mod clamp;
 pub mod classify;
 pub mod live;
 mod observe;

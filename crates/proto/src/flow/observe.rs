@@ -10,9 +10,7 @@ use super::rtp::Header;
 use super::tuple::{Direction, Tuple};
 use crate::time::Instant;
 use crate::wire::icmp::Unreached;
-use crate::wire::inner::{InnerPacket, Pieces, TCP};
-
-const UDP_HEADER: usize = 8;
+use crate::wire::inner::{InnerPacket, TCP};
 
 impl Flows {
     /// What is wanted early from now on. Flows that are known are judged anew.
@@ -56,8 +54,7 @@ impl Flows {
         };
         *carried = carried.wrapping_add(u32::try_from(packet.len()).unwrap_or_default());
         if packet.is_udp() {
-            let at = packet.headers.transport;
-            let header = at.and_then(|at| rtp_header(packet.pieces, at + UDP_HEADER));
+            let header = packet.datagram().and_then(|(payload, len)| Header::parse(payload, len));
             live.likeness.note(direction == Direction::Out, header);
         }
         Some(place)
@@ -100,10 +97,4 @@ impl Flows {
             }
         }
     }
-}
-
-/// The RTP header in a packet whose UDP payload begins at `at`.
-fn rtp_header(packet: Pieces<'_>, at: usize) -> Option<Header> {
-    let len = packet.len().checked_sub(at)?;
-    Header::parse(packet.head.get(at..)?, len)
 }

@@ -12,7 +12,7 @@ use crate::flow::pep::tcp::resume::assist::ASSISTED_MAX;
 use crate::flow::pep::tcp::{Connection, State};
 use crate::time::Instant;
 use crate::wire::inner::{Headers, InnerPacket};
-use crate::wire::tcp::{Flags, Segment};
+use crate::wire::tcp::{Flags, Rewrite, Segment};
 
 impl Flows {
     /// A packet from the TUN.
@@ -124,7 +124,8 @@ impl Flows {
         };
         head.clear();
         head.extend_from_slice(packet.pieces.head);
-        segment.set_window(head, window);
+        let window = Some(window);
+        segment.rewrite(head, &Rewrite { window, ..Rewrite::default() });
         true
     }
 

@@ -1,7 +1,7 @@
 //! What becomes of a packet: one from the TUN has its passage or not, one from the tunnel may be
 //! changed.
 
-use crate::wire::tcp::{Segment, Seq};
+use crate::wire::tcp::{Rewrite, Segment};
 
 /// What is to become of a packet from the TUN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,22 +44,12 @@ pub enum Output {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
     pub(super) segment: Segment,
-    pub(super) ack: Seq,
-    pub(super) window: u16,
-    pub(super) echo: Option<u32>,
-    /// Whether what its sender has beyond is for the local side to know.
-    pub(super) keeps_sacks: bool,
+    pub(super) rewrite: Rewrite,
 }
 
 impl Change {
     /// Changes the packet that the verdict is about.
     pub fn apply(&self, packet: &mut [u8]) {
-        self.segment.set_ack(packet, self.ack, self.window);
-        if !self.keeps_sacks {
-            self.segment.remove_sacks(packet);
-        }
-        if let Some(echo) = self.echo {
-            self.segment.set_echo(packet, echo);
-        }
+        self.segment.rewrite(packet, &self.rewrite);
     }
 }

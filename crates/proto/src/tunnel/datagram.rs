@@ -4,7 +4,6 @@
 use super::{Context, Tunnel};
 use crate::blocks::parcel::Parcel;
 use crate::error::{CloseCode, DropReason};
-use crate::flow::clamp;
 use crate::multipath::path_queues::Given;
 use crate::outbox::Draft;
 use crate::pack;
@@ -20,6 +19,7 @@ use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
 use crate::wire::frame::{Frame, Framing};
 use crate::wire::inner::{InnerPacket, Pieces};
+use crate::wire::tcp;
 
 /// A path that was ready for so long before it got something had too little to carry.
 const IDLE: Duration = Duration::from_millis(1);
@@ -36,7 +36,7 @@ impl Tunnel {
     ) -> Result<(), DropReason> {
         let room = self.paths.list.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
-            let clamped = clamp::place(packet);
+            let clamped = tcp::opens_at(packet);
             let least = clamped
                 .and_then(|_| self.paths.plan().least_room())
                 .map_or(room, |it| it.min(room));
@@ -45,7 +45,7 @@ impl Tunnel {
                 if let Some(tcp) = clamped {
                     // The smallest framing that a full segment may need.
                     let packet_max = least - frame::NUMBERED_OVERHEAD;
-                    clamp::clamp(&mut draft.written()[at..], tcp, packet_max);
+                    tcp::clamp(&mut draft.written()[at..], tcp, packet_max);
                 }
             });
         }

@@ -17,6 +17,8 @@ pub const MAX_PACKET: usize = 1_500;
 pub const IPV4_HEADER: usize = 20;
 /// Bytes of an IPv6 header (RFC 8200).
 pub const IPV6_HEADER: usize = 40;
+/// Bytes of a UDP header (RFC 768).
+const UDP_HEADER: usize = 8;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -71,6 +73,22 @@ impl<'a> InnerPacket<'a> {
     /// Whether its transport is UDP.
     pub const fn is_udp(&self) -> bool {
         self.headers.protocol == UDP
+    }
+
+    /// The payload of a UDP packet that is no later fragment, as far as it lies in the first piece,
+    /// and how long it is.
+    pub fn datagram(&self) -> Option<(&'a [u8], usize)> {
+        let at = self.headers.transport.filter(|_| self.is_udp())? + UDP_HEADER;
+        Some((self.pieces.head.get(at..)?, self.len().checked_sub(at)?))
+    }
+
+    /// Whether a packet with a [`Self::datagram`] is no fragment: no more of them follow, by IPv6
+    /// nothing but UDP, and all the bytes that UDP speaks of are there.
+    pub fn is_whole_datagram(&self) -> bool {
+        let (head, at) = (self.pieces.head, self.headers.transport.unwrap_or_default());
+        let alone = if head[0] >> 4 == 4 { head[6] & 0x20 == 0 } else { at == IPV6_HEADER };
+        let length = head.get(at + 4..at + 6).map(|it| u16::from_be_bytes([it[0], it[1]]));
+        alone && length.is_some_and(|length| at + usize::from(length) == self.len())
     }
 }
 

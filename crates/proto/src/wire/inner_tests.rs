@@ -81,7 +81,7 @@ proptest! {
         for len in [declared_len(&bytes).unwrap_or(0), bytes.len()] {
             if let Ok(view) = Headers::parse(&bytes, len) {
                 let packet = InnerPacket { headers: view, pieces: Pieces::whole(&bytes) };
-                let _ = crate::flow::clamp::place(&packet);
+                let _ = crate::wire::tcp::opens_at(&packet);
                 prop_assert!(view.transport.is_none_or(|at| at <= bytes.len()));
             }
         }

@@ -18,6 +18,8 @@ pub(crate) const HEADER_MAX: usize = 60;
 /// Blocks of one selective acknowledgement.
 pub(crate) const SACK_MAX: usize = 4;
 
+/// No TCP is asked for segments smaller than this (RFC 9293's default less options).
+const MSS_MIN: u16 = 500;
 /// The largest window scale that means anything (RFC 7323, 2.3).
 const SCALE_MAX: u8 = 14;
 const OPTION_END: u8 = 0;
@@ -254,51 +256,63 @@ impl Segment {
         Sum::default().without(rest.folded()).folded()
     }
 
-    /// Puts another acknowledgement number and window into `packet`, which this was read from.
-    pub(crate) fn set_ack(&self, packet: &mut [u8], ack: Seq, window: u16) {
-        let Some(tcp) = packet.get_mut(self.at..) else { return };
-        overwrite(tcp, 8, &ack.0.to_be_bytes());
-        overwrite(tcp, 14, &window.to_be_bytes());
-    }
-
-    /// Puts another window into `packet`, or the headers of it, which this was read from.
-    pub fn set_window(&self, packet: &mut [u8], window: u16) {
-        let Some(tcp) = packet.get_mut(self.at..) else { return };
-        overwrite(tcp, 14, &window.to_be_bytes());
-    }
-
-    /// Puts another clock of its sender into `packet`, where it has one.
-    pub(crate) fn set_clock(&self, packet: &mut [u8], clock: u32) {
-        self.set_timestamp(packet, 0, clock);
-    }
-
-    /// Puts another clock that was heard into `packet`, where it has one.
-    pub(crate) fn set_echo(&self, packet: &mut [u8], echo: u32) {
-        self.set_timestamp(packet, 4, echo);
-    }
-
-    fn set_timestamp(&self, packet: &mut [u8], offset: usize, value: u32) {
+    /// Changes `packet`, or the headers of it, which this was read from, and mends the checksum.
+    pub fn rewrite(&self, packet: &mut [u8], what: &Rewrite) {
         let Some(tcp) = packet.get_mut(self.at..self.at + self.header) else { return };
-        let Some((place, _)) = find_timestamps(&tcp[HEADER..]) else { return };
-        overwrite(tcp, HEADER + place + offset, &value.to_be_bytes());
-    }
-
-    /// Takes selective acknowledgements out of `packet`: padding stands in their place.
-    pub(crate) fn remove_sacks(&self, packet: &mut [u8]) {
-        let Some(tcp) = packet.get_mut(self.at..self.at + self.header) else { return };
-        let found = Options(&tcp[HEADER..], 0).find(|&(kind, ..)| kind == OPTION_SACK);
-        let Some((at, len)) = found.map(|(_, at, body)| (HEADER + at, 2 + body.len())) else {
-            return;
-        };
-        overwrite(tcp, at, &[OPTION_NOP; HEADER_MAX - HEADER][..len]);
+        if let Some(ack) = what.ack {
+            overwrite(tcp, 8, &ack.0.to_be_bytes());
+        }
+        if let Some(window) = what.window {
+            overwrite(tcp, 14, &window.to_be_bytes());
+        }
+        for (offset, value) in [(0, what.clock), (4, what.echo)] {
+            if let Some(value) = value
+                && let Some((place, _)) = find_timestamps(&tcp[HEADER..])
+            {
+                overwrite(tcp, HEADER + place + offset, &value.to_be_bytes());
+            }
+        }
+        let mut options = Options(&tcp[HEADER..], 0);
+        if what.removes_sacks
+            && let Some((_, at, body)) = options.find(|&(kind, ..)| kind == OPTION_SACK)
+        {
+            let padding = &[OPTION_NOP; HEADER_MAX - HEADER][..2 + body.len()];
+            overwrite(tcp, HEADER + at, padding);
+        }
     }
 }
 
-/// Lowers the segment size that a SYN, whose header `tcp` begins with, announces (RFC 9293, 3.7.1)
-/// to `limit`. One without the option, or with a smaller value, is left alone.
-pub(crate) fn lower_mss(tcp: &mut [u8], limit: u16) {
-    let Some(header) = tcp.get(12).map(|byte| usize::from(byte >> 4) * 4) else { return };
-    let options = tcp.get(HEADER..header.min(tcp.len())).unwrap_or_default();
+/// What is changed of a segment that is passed on: what is `None` stays.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Rewrite {
+    /// The acknowledgement number.
+    pub ack: Option<Seq>,
+    /// The window, not scaled.
+    pub window: Option<u16>,
+    /// The clock of its sender, where it has one.
+    pub clock: Option<u32>,
+    /// What was heard of the other's, where it has that.
+    pub echo: Option<u32>,
+    /// Whether padding stands in the place of selective acknowledgements.
+    pub removes_sacks: bool,
+}
+
+/// Where the TCP header of a packet begins, if it opens a connection: a SYN or its answer.
+pub(crate) fn opens_at(packet: &InnerPacket<'_>) -> Option<usize> {
+    let at = packet.headers.transport.filter(|_| packet.is_tcp())?;
+    let fixed = packet.pieces.head.get(at..)?.first_chunk::<HEADER>()?;
+    Flags(fixed[13]).has(Flags::SYN).then_some(at)
+}
+
+/// Lowers the segment size in the SYN `packet` (RFC 9293, 3.7.1), whose TCP header starts at `at`,
+/// so that a segment makes an inner packet of at most `packet_max` bytes, and bulk flows are never
+/// split in pieces. A packet without the option, or with a smaller value, is left alone.
+pub fn clamp(packet: &mut [u8], at: usize, packet_max: usize) {
+    let Some(tcp) = packet.get_mut(at..).filter(|tcp| tcp.len() >= HEADER) else { return };
+    let limit = packet_max.checked_sub(at + HEADER).and_then(|most| u16::try_from(most).ok());
+    let Some(limit) = limit.map(|limit| limit.max(MSS_MIN)) else { return };
+    let header = (usize::from(tcp[12] >> 4) * 4).min(tcp.len());
+    let options = tcp.get(HEADER..header).unwrap_or_default();
     let found = Options(options, 0).find_map(|(kind, at, body)| match (kind, body) {
         (OPTION_MSS, &[high, low]) => Some((at, u16::from_be_bytes([high, low]))),
         _ => None,
@@ -461,6 +475,9 @@ pub(super) fn emit_ip(
     }
 }
 
+#[cfg(test)]
+#[path = "clamp_tests.rs"]
+mod clamp_tests;
 #[cfg(test)]
 #[path = "tcp_tests.rs"]
 mod tests;

@@ -92,9 +92,14 @@ fn acknowledgements_are_changed_in_place() {
     assert_eq!(error_of(&packet), 0);
     let (_, segment) = read(&packet);
     assert_eq!(segment.sacked(&whole(&packet)).collect::<Vec<_>>(), [(Seq(50), Seq(60))]);
-    segment.set_ack(&mut packet, Seq(0xdead_beef), 0x0123);
-    segment.set_echo(&mut packet, 0x0a0b_0c0d);
-    segment.remove_sacks(&mut packet);
+    let what = Rewrite {
+        ack: Some(Seq(0xdead_beef)),
+        window: Some(0x0123),
+        echo: Some(0x0a0b_0c0d),
+        removes_sacks: true,
+        clock: None,
+    };
+    segment.rewrite(&mut packet, &what);
     let (_, changed) = read(&packet);
     assert_eq!((changed.ack, changed.window), (Seq(0xdead_beef), 0x0123));
     assert_eq!(changed.timestamps, Some(Timestamps { value: 90, echo: 0x0a0b_0c0d }));
@@ -155,9 +160,9 @@ proptest! {
         prop_assert!(segment.sacked(&whole).count() <= SACK_MAX);
         prop_assert!(packet.get(segment.payload()).is_some());
         let before = error_of(&packet);
-        segment.set_ack(&mut packet, Seq(1), 2);
-        segment.set_echo(&mut packet, 3);
-        segment.remove_sacks(&mut packet);
+        let (ack, window, echo) = (Some(Seq(1)), Some(2), Some(3));
+        let what = Rewrite { ack, window, echo, removes_sacks: true, clock: None };
+        segment.rewrite(&mut packet, &what);
         prop_assert_eq!(error_of(&packet), before, "what was damaged before stays as damaged");
     }
 }

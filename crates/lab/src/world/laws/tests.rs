@@ -93,7 +93,7 @@ fn every_length_has_a_number_and_a_smaller_segment_size_is_no_alteration() {
     }
     let syn = delivery.send(0, 1, Way::Down, Body::Syn(1_460));
     let mut clamped = syn.bytes();
-    rove_proto::flow::clamp::clamp(&mut clamped, 20, 1_205);
+    rove_proto::wire::tcp::clamp(&mut clamped, 20, 1_205);
     assert_ne!(clamped, syn.bytes());
     assert!(syn.may_arrive_as(&clamped));
     clamped[36] ^= 1;

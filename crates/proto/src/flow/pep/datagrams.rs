@@ -40,7 +40,6 @@ const FLIGHT_MAX: usize = 4;
 
 /// The port of name servers.
 const NAMES: u16 = 53;
-const UDP_HEADER: usize = 8;
 /// A DNS header and the shortest question: the root, a type, a class.
 const QUERY_MIN: usize = 12 + 5;
 /// A datagram with an Initial packet is at least so long (RFC 9000, 14.1).
@@ -144,8 +143,7 @@ impl Questions {
             return;
         }
         let Some(tuple) = Tuple::of(headers, Direction::In) else { return };
-        let payload = headers.transport.and_then(|at| packet.pieces.head.get(at + UDP_HEADER..));
-        let name = payload.and_then(answered_name);
+        let name = packet.datagram().and_then(|(payload, _)| answered_name(payload));
         self.forget(memory, |question| {
             let answers = match question.key.asks {
                 Asks::Name(number) => name == Some(number),
@@ -325,16 +323,15 @@ impl Key {
     fn of(packet: &InnerPacket<'_>) -> Option<Self> {
         let headers = &packet.headers;
         let (_, port) = headers.ports.filter(|_| packet.is_udp())?;
-        let at = headers.transport?;
-        let payload = packet.pieces.head.get(at + UDP_HEADER..)?;
+        let (payload, len) = packet.datagram()?;
         let asks = if port == NAMES {
             Asks::Name(asked_name(payload)?)
-        } else if packet.len() - at - UDP_HEADER >= INITIAL_MIN && is_initial(payload) {
+        } else if len >= INITIAL_MIN && is_initial(payload) {
             Asks::Connection
         } else {
             return None;
         };
-        let tuple = Tuple::of(headers, Direction::Out).filter(|_| is_whole(packet.pieces, at))?;
+        let tuple = Tuple::of(headers, Direction::Out).filter(|_| packet.is_whole_datagram())?;
         Some(Self { tuple, asks })
     }
 
@@ -366,17 +363,6 @@ fn is_initial(payload: &[u8]) -> bool {
     INITIALS
         .iter()
         .any(|(version, bits)| first & INITIAL_BITS == *bits && rest.starts_with(version))
-}
-
-/// Whether a datagram is no fragment: no more of them follow, by IPv6 nothing but UDP, and all the
-/// bytes that UDP speaks of are there.
-fn is_whole(packet: Pieces<'_>, at: usize) -> bool {
-    const MORE_FRAGMENTS: u8 = 0x20;
-    const IPV6_HEADER: usize = 40;
-    let head = packet.head;
-    let alone = if head[0] >> 4 == 4 { head[6] & MORE_FRAGMENTS == 0 } else { at == IPV6_HEADER };
-    let length = usize::from(u16::from_be_bytes([head[at + 4], head[at + 5]]));
-    alone && at + length == packet.len()
 }
 
 #[cfg(test)]

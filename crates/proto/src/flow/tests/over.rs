@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::*;
 use crate::recovery::packet::{LostPacket, SpaceId};
 use crate::wire::frame::Framing;
+use crate::wire::tcp::Rewrite;
 
 /// So many segments the local side lets be on their way, whatever is lost.
 const WINDOW: u32 = 60;
@@ -108,7 +109,8 @@ impl Bulk {
                 Verdict::Pass => Some((ack, ROOM.into())),
                 Verdict::Keep => None,
                 Verdict::Change(change) => {
-                    Some((change.ack, u32::from(change.window) << self.scene.scale))
+                    let Rewrite { ack, window, .. } = change.rewrite;
+                    ack.zip(window.map(|window| u32::from(window) << self.scene.scale))
                 }
             },
             None => self.scene.acknowledge(ack).map(|told| (told.ack, told.window)),

@@ -11,7 +11,7 @@ use crate::flow::tuple::Direction;
 use crate::flow::verdict::{Change, Passage, Verdict};
 use crate::time::Instant;
 use crate::wire::inner::InnerPacket;
-use crate::wire::tcp::{Flags, Segment};
+use crate::wire::tcp::{Flags, Rewrite, Segment};
 
 impl Connection {
     /// A segment of the local side's, where there is a way if `is_up`, on which no more than is may
@@ -159,6 +159,9 @@ impl Connection {
             return Verdict::Keep;
         }
         let echo = segment.timestamps.filter(|_| !is_own).map(|_| self.tracker.local.clock);
-        Verdict::Change(Change { segment: *segment, ack, window, echo, keeps_sacks: is_own })
+        // What the remote side has beyond is for the local side to know if it hears the rest.
+        let (ack, window, removes_sacks) = (Some(ack), Some(window), !is_own);
+        let rewrite = Rewrite { ack, window, echo, removes_sacks, clock: None };
+        Verdict::Change(Change { segment: *segment, rewrite })
     }
 }

@@ -25,7 +25,9 @@ use crate::flow::tuple::{Direction, Tuple};
 use crate::time::Instant;
 use crate::wire::icmp::Unreached;
 use crate::wire::inner::{InnerPacket, MAX_PACKET};
-use crate::wire::tcp::{Flags, Made, Opening, Segment, Seq, TIMESTAMPS_PADDED, Timestamps};
+use crate::wire::tcp::{
+    Flags, Made, Opening, Rewrite, Segment, Seq, TIMESTAMPS_PADDED, Timestamps,
+};
 
 /// A clock that is no further ahead does little harm if it is wrong: a second, by most clocks.
 const CLOCK_LEAP: i32 = 1_000;
@@ -437,7 +439,8 @@ impl Tracker {
         let packet = &mut out[at..];
         let segment = InnerPacket::whole(packet).ok().and_then(|whole| Segment::parse(&whole));
         if let Some(segment) = segment {
-            segment.set_clock(packet, self.local.clock);
+            let clock = Some(self.local.clock);
+            segment.rewrite(packet, &Rewrite { clock, ..Rewrite::default() });
         }
     }
 
