@@ -172,7 +172,7 @@ impl Flows {
             let Some(flow) = self.table.get_mut(place).filter(|flow| flow.is_assisted()) else {
                 return false;
             };
-            let queued = u32::try_from(queued(flow.tracker().tuple().bucket())).unwrap_or(u32::MAX);
+            let queued = u32::try_from(queued(flow.tracker().tuple.bucket())).unwrap_or(u32::MAX);
             if flow.heed_entry(now, queued, entrance) {
                 self.arm(place);
             }
@@ -380,10 +380,7 @@ impl Flows {
             }
             self.arm(place);
         }
-        self.questions.clear(memory);
-        self.newsworthy.clear();
-        self.is_waiting = false;
-        self.is_owing = false;
+        self.wait_for_nothing(memory);
     }
 
     /// There will be no way to the remote side any more: whoever was promised something is told
@@ -401,10 +398,13 @@ impl Flows {
             }
         }
         self.aggregate = Aggregate::default();
+        self.wait_for_nothing(memory);
+    }
+
+    fn wait_for_nothing(&mut self, memory: &mut Memory) {
         self.questions.clear(memory);
         self.newsworthy.clear();
-        self.is_waiting = false;
-        self.is_owing = false;
+        (self.is_waiting, self.is_owing) = (false, false);
     }
 
     /// Whether ends of connections that are broken off are still to be told.
@@ -494,7 +494,7 @@ impl Flows {
         }
         flow.forget(memory);
         if flow.take_task() == Some(Task::Strike) {
-            self.settled.push(*flow.tracker().tuple());
+            self.settled.push(flow.tracker().tuple);
         }
         memory.flows_less(1);
     }
@@ -504,10 +504,10 @@ impl Flows {
         let Some(flow) = self.table.get_mut(place) else { return };
         match flow.take_task() {
             Some(Task::Write) => {
-                self.unrecorded.push(*flow.tracker().tuple());
+                self.unrecorded.push(flow.tracker().tuple);
                 self.is_owing |= !self.is_up;
             }
-            Some(Task::Strike) => self.settled.push(*flow.tracker().tuple()),
+            Some(Task::Strike) => self.settled.push(flow.tracker().tuple),
             None => {}
         }
         let (before, flying) = flow.recount();

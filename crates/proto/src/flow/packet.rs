@@ -8,8 +8,9 @@ use super::tuple::{Direction, Tuple};
 use super::verdict::{Passage, Verdict};
 use super::{Assists, Flows};
 use crate::flow::pep::memory::Memory;
+use crate::flow::pep::tcp::Connection;
 use crate::flow::pep::tcp::resume::assist::ASSISTED_MAX;
-use crate::flow::pep::tcp::{Connection, State};
+use crate::flow::report::Stage;
 use crate::time::Instant;
 use crate::wire::inner::{Headers, InnerPacket};
 use crate::wire::tcp::{Flags, Rewrite, Segment};
@@ -165,7 +166,7 @@ impl Flows {
                 self.forget(memory, place);
                 return self.admit(now, memory, next);
             }
-            if !begins || known.tracker().state() != State::Closed {
+            if !begins || known.tracker().stage != Stage::Closed {
                 return Some(place);
             }
             self.forget(memory, place); // the same ends, another connection

@@ -76,17 +76,18 @@ pub enum FlowState {
     Assisted,
 }
 
-/// How far a connection is, as TCP has it.
+/// How far a connection is (RFC 9293, 3.3.2, as it is seen from outside). What is missed least, if
+/// there is no room for it, comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
-    /// One end has not answered yet.
-    Opening,
-    /// Both ends may send.
-    Established,
-    /// One end has said its last word.
-    Closing,
-    /// Both have, or one has reset it.
+    /// Reset, or ended by both ends: TIME-WAIT and CLOSED.
     Closed,
+    /// One end has not answered yet: SYN-SENT and SYN-RECEIVED.
+    Opening,
+    /// One end has said its last word: FIN-WAIT and CLOSE-WAIT, or CLOSING and LAST-ACK.
+    Closing,
+    /// Both ends may send: ESTABLISHED.
+    Established,
 }
 
 /// Why a connection is treated as it is; its text is a sentence for people.
@@ -198,46 +199,37 @@ impl Stage {
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Carried => f.write_str("carried; kept when its path is lost"),
+        f.write_str(match self {
+            Self::Carried => "carried; kept when its path is lost",
             Self::CarriedInPart(because) => {
-                write!(f, "carried; only sent again when its path is lost: {because}")
+                return write!(f, "carried; only sent again when its path is lost: {because}");
             }
-            Self::LeftAlone(by) => write!(f, "left alone: {by}"),
-            Self::Quiet => f.write_str("no path carries; nothing is on its way from this side"),
-            Self::Recording => {
-                f.write_str("kept: no path carries; acknowledged once that is written down")
-            }
-            Self::Kept => f.write_str("kept: no path carries"),
-            Self::Acknowledged => {
-                f.write_str("kept and acknowledged in the other end's place: no path carries")
-            }
+            Self::LeftAlone(by) => return write!(f, "left alone: {by}"),
+            Self::Quiet => "no path carries; nothing is on its way from this side",
+            Self::Recording => "kept: no path carries; acknowledged once that is written down",
+            Self::Kept => "kept: no path carries",
+            Self::Acknowledged => "kept and acknowledged in the other end's place: no path carries",
             Self::KeptInPart(because) => {
-                write!(f, "no path carries; only its oldest segments are sent again: {because}")
+                return write!(
+                    f,
+                    "no path carries; only its oldest segments are sent again: {because}"
+                );
             }
-            Self::Ended => f.write_str("it has ended; no path carries its last words"),
-            Self::Delivering => {
-                f.write_str("a path carries again; what was acknowledged here is on its way")
-            }
-            Self::SentAgain => f.write_str("a path carries again; what may be lost is sent again"),
-            Self::Assisted => f.write_str("assisted: acknowledged here, and delivered from here"),
-            Self::Lost => f.write_str(
-                "what was acknowledged here is gone: both ends are told that it is over",
-            ),
-            Self::Spoken => f.write_str("it is RTP: leaves at once by the path that is earliest"),
-            Self::Wanted => {
-                f.write_str("leaves at once by the path that is earliest, as qos.low_latency says")
-            }
-            Self::Raced => f.write_str("leaves by every path: the first answer counts"),
-            Self::InTurn => f.write_str("waits its turn, and leaves as the scheduler says"),
-            Self::TooMuch => f.write_str("too much to leave at once: waits its turn"),
-            Self::AtOnce => f.write_str("leaves at once: one path carries"),
-            Self::Refused => {
-                f.write_str("refused by the gateway: not among this peer's destinations")
-            }
-            Self::RefusedOnTheWay => f.write_str("refused beyond the gateway"),
-            Self::NoWay => f.write_str("no way leads there, says a router"),
-        }
+            Self::Ended => "it has ended; no path carries its last words",
+            Self::Delivering => "a path carries again; what was acknowledged here is on its way",
+            Self::SentAgain => "a path carries again; what may be lost is sent again",
+            Self::Assisted => "assisted: acknowledged here, and delivered from here",
+            Self::Lost => "what was acknowledged here is gone: both ends are told that it is over",
+            Self::Spoken => "it is RTP: leaves at once by the path that is earliest",
+            Self::Wanted => "leaves at once by the path that is earliest, as qos.low_latency says",
+            Self::Raced => "leaves by every path: the first answer counts",
+            Self::InTurn => "waits its turn, and leaves as the scheduler says",
+            Self::TooMuch => "too much to leave at once: waits its turn",
+            Self::AtOnce => "leaves at once: one path carries",
+            Self::Refused => "refused by the gateway: not among this peer's destinations",
+            Self::RefusedOnTheWay => "refused beyond the gateway",
+            Self::NoWay => "no way leads there, says a router",
+        })
     }
 }
 

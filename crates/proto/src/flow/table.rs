@@ -17,7 +17,8 @@ use super::place::Place;
 use super::record::Flow;
 use super::tuple::{Direction, Tuple};
 use crate::flow::pep::predict::Prediction;
-use crate::flow::pep::tcp::{Connection, State};
+use crate::flow::pep::tcp::Connection;
+use crate::flow::report::Stage;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{Headers, Pieces};
 use crate::wire::tcp::Segment;
@@ -83,7 +84,7 @@ impl Table {
     /// belongs to it: packets come in runs.
     pub(super) fn last(&self, headers: &Headers, way: Direction) -> Option<Place> {
         self.last.filter(|&last| {
-            self.get(last).is_some_and(|flow| flow.tracker().tuple().is_of(headers, way))
+            self.get(last).is_some_and(|flow| flow.tracker().tuple.is_of(headers, way))
         })
     }
 
@@ -226,7 +227,7 @@ impl Table {
             return None;
         }
         let least = self.least(now)?;
-        let ended = self.get(least).is_some_and(|flow| flow.tracker().state() == State::Closed);
+        let ended = self.get(least).is_some_and(|flow| flow.tracker().stage == Stage::Closed);
         (is_full || ended).then_some(least)
     }
 
@@ -235,8 +236,8 @@ impl Table {
         if self.connections >= CONNECTIONS_MAX {
             return None;
         }
-        let found = self.place_of(connection.tracker().tuple());
-        let add = || self.add(Flow::new(*connection.tracker().tuple()));
+        let found = self.place_of(&connection.tracker().tuple);
+        let add = || self.add(Flow::new(connection.tracker().tuple));
         let place = found.unwrap_or_else(add);
         self.flow_mut(place)?.connection = Some(Box::new(connection));
         self.connections += 1;
@@ -328,7 +329,7 @@ impl Table {
             let Some(flow) = self.flows.get(at).and_then(Option::as_deref) else { continue };
             let connection = flow.connection.as_deref().filter(|one| !one.owes());
             let worth = connection.map(|one| {
-                (one.tracker().state(), Reverse(now.saturating_since(one.tracker().used_at())), at)
+                (one.tracker().stage, Reverse(now.saturating_since(one.tracker().used_at)), at)
             });
             least = [least, worth].into_iter().flatten().min();
         }

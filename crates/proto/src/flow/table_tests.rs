@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::flow::pep::cache::Payload;
 use crate::flow::pep::memory::Memory;
-use crate::flow::pep::tcp::{STALE, State};
+use crate::flow::pep::tcp::STALE;
 use crate::flow::rules::Rules;
 use crate::time::Duration;
 use crate::wire::tcp::Seq;
@@ -35,7 +35,7 @@ fn one_that_ended_makes_room_for_the_next() {
     let now = Instant::ZERO + Duration::from_secs(1_000);
     let place = add(&mut table, now, 0);
     add(&mut table, now, 1);
-    table.get_mut(place).unwrap().stage(State::Closed, None);
+    table.get_mut(place).unwrap().stage(Stage::Closed, None);
     assert_eq!(add(&mut table, now, 2), place);
     assert_eq!(table.len(), 2);
 }
@@ -47,7 +47,7 @@ fn a_full_table_lets_go_of_what_is_missed_least_and_owes_nothing() {
     for number in 0..CONNECTIONS_MAX as u32 {
         let place = table.insert(flow(number)).unwrap();
         let flow = table.get_mut(place).unwrap();
-        let state = if number == 9 { State::Closed } else { State::Established };
+        let state = if number == 9 { Stage::Closed } else { Stage::Established };
         flow.stage(state, (number < 9).then_some(Seq(1)));
     }
     add(&mut table, now, 50_000);

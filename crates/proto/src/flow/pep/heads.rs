@@ -20,27 +20,13 @@ pub(in crate::flow) struct Heads {
 }
 
 impl Heads {
-    /// Keeps a copy of the packet that begins at `seq`, if it is one of the oldest and there is
-    /// memory for it.
-    pub(crate) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) {
-        self.insert(memory, seq, packet);
-    }
-
-    /// The same, of a packet that leaves now.
-    pub(crate) fn keep_left(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) {
-        if let Some(place) = self.insert(memory, seq, packet)
-            && place <= self.left
-        {
-            self.left += 1;
-        }
-    }
-
-    /// Returns where a new one was inserted.
-    fn insert(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) -> Option<usize> {
+    /// Keeps a copy of the packet that begins at `seq`, and that leaves now if it `leaves`, if it is
+    /// one of the oldest and there is memory for it.
+    pub(crate) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>, leaves: bool) {
         let place = self.kept.partition_point(|(known, _)| known.is_before(seq));
         let is_known = self.kept.get(place).is_some_and(|&(known, _)| known == seq);
         if is_known || place >= HEADS_MAX || !memory.take_for_oldest(packet.len()) {
-            return None;
+            return;
         }
         let mut bytes = Vec::with_capacity(packet.len());
         packet.copy_to(&mut bytes);
@@ -49,7 +35,7 @@ impl Heads {
             memory.give_back(newest.len());
         }
         self.left = self.left.min(self.kept.len());
-        Some(place)
+        self.left += usize::from(leaves && place <= self.left);
     }
 
     /// The place of the oldest that has not left yet, which leaves now.
@@ -107,7 +93,7 @@ mod tests {
     use super::*;
 
     fn keep(heads: &mut Heads, memory: &mut Memory, seq: u32) {
-        heads.keep(memory, Seq(seq), Pieces::whole(&[seq as u8; 100]));
+        heads.keep(memory, Seq(seq), Pieces::whole(&[seq as u8; 100]), false);
     }
 
     fn next(heads: &mut Heads) -> Option<&[u8]> {

@@ -1,7 +1,7 @@
 //! What somebody says who guesses, and what looks as if somebody did.
 
 use super::*;
-use crate::flow::pep::tcp::State;
+use crate::flow::report::Stage;
 
 impl Scene {
     /// The remote side seems to say something.
@@ -12,8 +12,8 @@ impl Scene {
         self.give_in(&packet).1
     }
 
-    fn state(&mut self) -> State {
-        self.flows.table.iter_mut().next().unwrap().1.tracker().state()
+    fn stage(&mut self) -> Stage {
+        self.flows.table.iter_mut().next().unwrap().1.tracker().stage
     }
 }
 
@@ -64,7 +64,7 @@ fn a_reset_counts_with_the_number_that_is_expected() {
         scene.send(1);
         let (seq, ack) = (scene.remote.0.plus(beyond), scene.local.0);
         assert_eq!(scene.forge_in(reset, seq, ack, &[]), Verdict::Pass);
-        assert_eq!(scene.state() == State::Closed, ends, "{beyond}");
+        assert_eq!(scene.stage() == Stage::Closed, ends, "{beyond}");
     }
 }
 

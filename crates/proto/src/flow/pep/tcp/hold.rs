@@ -12,10 +12,11 @@
 //! A sender that was already slowed down by a time-out is let go on into the memory until it is as
 //! fast again as it was, within its share (Equations 4.6 to 4.8).
 
-use super::tracker::{State, Told, Tracker};
+use super::tracker::{Told, Tracker};
 use crate::flow::pep::cache::Payload;
 use crate::flow::pep::memory::Memory;
 use crate::flow::pep::share;
+use crate::flow::report::Stage;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -65,7 +66,7 @@ impl Held {
     pub(super) fn new(now: Instant, tracker: &Tracker, edge: Option<Seq>) -> Self {
         // What the local side said last may have been lost with the way.
         // Of one that is not open yet, nobody can tell that word from the end of a handshake.
-        let has_begun = tracker.local.answered && tracker.state != State::Opening;
+        let has_begun = tracker.local.answered && tracker.stage != Stage::Opening;
         let has_news = now.saturating_since(tracker.used_at) < RECENT && has_begun;
         let (flight, is_behind) = (tracker.outstanding(), tracker.patience.is_behind);
         Self { flight, edge, is_behind, has_news, ..Self::default() }
@@ -137,14 +138,14 @@ impl Held {
         let probes = segment.len <= 1 && segment.seq == known_to.minus(1);
         // What the local side knows to have arrived is kept as bytes: its place is for others.
         tracker.heads.acknowledged(memory, known_to);
-        let is_over = segment.flags.has(Flags::RST) && tracker.state == State::Closed;
+        let is_over = segment.flags.has(Flags::RST) && tracker.stage == Stage::Closed;
         let is_missed = local.acked.is_before(segment.end());
         // What was damaged on its way here may not even be of this connection.
         let is_sound = || Payload::of(packet, segment).is_sound();
         if is_over || (segment.flags.has(Flags::SYN) && is_missed) {
             if is_sound() {
                 tracker.heads.clear(memory);
-                tracker.heads.keep(memory, segment.seq, packet.pieces);
+                tracker.heads.keep(memory, segment.seq, packet.pieces, false);
             }
         } else if segment.flags.has(Flags::RST) {
             // What was owed to it comes first; then it says so again.
@@ -158,7 +159,7 @@ impl Held {
                 self.is_behind |= segment.seq.is_before(known_to);
             }
             if is_missed && (!is_covered || segment.len == 0) && is_sound() {
-                tracker.heads.keep(memory, segment.seq, packet.pieces);
+                tracker.heads.keep(memory, segment.seq, packet.pieces, false);
             }
             self.asks(now, tracker.trip.time(), fresh);
         }

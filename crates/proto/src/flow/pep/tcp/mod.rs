@@ -20,13 +20,13 @@ mod side;
 mod tracker;
 
 pub(in crate::flow) use promise::Task;
-pub(in crate::flow) use tracker::State;
 
 #[cfg(test)]
 use super::cache::Payload;
 use super::memory::Memory;
 use crate::flow::classify::{Class, classify};
 use crate::flow::priority::Priorities;
+use crate::flow::report::Stage;
 use crate::flow::rules::{By, Choice, Hold, Rules};
 use crate::flow::tuple::{Direction, Tuple};
 use crate::flow::verdict::Output;
@@ -169,7 +169,7 @@ impl Connection {
         let recent = now.saturating_since(tracker.used_at) < RECENT;
         let waits = tracker.outstanding() > 0 || (recent && tracker.is_open());
         let is_resumed = matches!(self.phase, Phase::Resumed(_));
-        self.choice.hold != Hold::Off && (waits || is_resumed) && tracker.state != State::Closed
+        self.choice.hold != Hold::Off && (waits || is_resumed) && tracker.stage != Stage::Closed
     }
 
     /// Forgets what is kept of it.
@@ -335,7 +335,7 @@ impl Connection {
             Phase::Broken(broken) => {
                 let said = broken.poll(now, is_up, &tracker.tuple, out);
                 if broken.is_done() {
-                    tracker.state = State::Closed;
+                    tracker.stage = Stage::Closed;
                     tracker.promise.end();
                     self.phase = Phase::Normal;
                 }
@@ -398,7 +398,7 @@ impl Connection {
             && !memory.is_short()
             && self.class == Class::Bulk
             && self.is_normal()
-            && tracker.state == State::Established
+            && tracker.stage == Stage::Established
             && tracker.local.fin.is_none()
             && self.is_kept()
             && self.tracker.heads.is_empty()
@@ -490,8 +490,8 @@ impl Connection {
 #[cfg(test)]
 impl Connection {
     /// Puts it in a state, with a promise up to `promised`.
-    pub(crate) const fn stage(&mut self, state: State, promised: Option<Seq>) {
-        self.tracker.state = state;
+    pub(crate) const fn stage(&mut self, at: Stage, promised: Option<Seq>) {
+        self.tracker.stage = at;
         if let Some(to) = promised {
             self.tracker.promise.give(to);
         }

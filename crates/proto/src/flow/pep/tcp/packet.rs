@@ -2,10 +2,11 @@
 //! not know where the connection stands in its table, nor by which path anything goes.
 
 use super::breakoff::Broken;
-use super::tracker::{Notice, State, Told};
+use super::tracker::{Notice, Told};
 use super::{Connection, Phase};
 use crate::flow::pep::memory::Memory;
 use crate::flow::pep::worth::Networks;
+use crate::flow::report::Stage;
 use crate::flow::rules::Hold;
 use crate::flow::tuple::Direction;
 use crate::flow::verdict::{Change, Passage, Verdict};
@@ -42,7 +43,7 @@ impl Connection {
         if !fresh && !is_held && self.choice.hold != Hold::Off {
             self.tracker.keep_repeated(memory, segment, packet);
         }
-        if self.tracker.state == State::Closed {
+        if self.tracker.stage == Stage::Closed {
             self.end(memory);
         }
         let both = (segment, packet);
@@ -111,7 +112,7 @@ impl Connection {
         }
         let acked = self.tracker.local.acked;
         self.tracker.let_go(memory);
-        if self.tracker.state == State::Closed {
+        if self.tracker.stage == Stage::Closed {
             self.end(memory);
         }
         let is_sent = matches!(self.phase, Phase::Resumed(_)) && !self.is_assisted();
@@ -123,7 +124,7 @@ impl Connection {
     /// would arrive: it will not. Returns whether that is so.
     fn take_reset(&mut self, now: Instant, memory: &mut Memory, segment: &Segment) -> bool {
         let tracker = &self.tracker;
-        let is_owed = tracker.promise.to().is_some() && tracker.state != State::Closed;
+        let is_owed = tracker.promise.to().is_some() && tracker.stage != Stage::Closed;
         let ends = is_owed
             && segment.flags.has(Flags::RST)
             && tracker.is_expected(Direction::In, segment.seq);

@@ -2,7 +2,7 @@
 //! Changes nothing.
 
 use super::room::Room;
-use super::{Connection, Phase, State};
+use super::{Connection, Phase};
 use crate::flow::pep::memory::NoRoom;
 use crate::flow::priority::Level;
 use crate::flow::report::{Because, FlowReport, FlowState, Stage, Why};
@@ -12,7 +12,7 @@ use crate::time::Instant;
 impl Connection {
     /// Whether there is nothing to tell of it.
     pub(crate) const fn is_over(&self) -> bool {
-        matches!((&self.phase, self.tracker.state), (Phase::Normal, State::Closed))
+        matches!((&self.phase, self.tracker.stage), (Phase::Normal, Stage::Closed))
     }
 
     pub(crate) fn report(&self, now: Instant, is_up: bool) -> FlowReport {
@@ -30,12 +30,7 @@ impl Connection {
                 Phase::Resumed(_) => FlowState::Resuming,
                 Phase::Broken(_) => FlowState::Broken,
             },
-            stage: match self.tracker.state {
-                State::Opening => Stage::Opening,
-                State::Established => Stage::Established,
-                State::HalfClosed => Stage::Closing,
-                State::Closed => Stage::Closed,
-            },
+            stage: self.tracker.stage,
             held_bytes: self.tracker.kept_bytes(),
             owed_bytes: owed,
             idle: now.saturating_since(self.tracker.used_at),
@@ -54,7 +49,7 @@ impl Connection {
             Phase::Resumed(_) if self.is_assisted() => Why::Assisted,
             Phase::Resumed(_) if is_owed => Why::Delivering,
             Phase::Resumed(_) => Why::SentAgain,
-            Phase::Held(_) if tracker.state == State::Closed => Why::Ended,
+            Phase::Held(_) if tracker.stage == Stage::Closed => Why::Ended,
             Phase::Held(_) if is_owed => Why::Acknowledged,
             Phase::Held(_) if tracker.promise.is_awaited() => Why::Recording,
             Phase::Held(_) if tracker.outstanding() == 0 && self.tracker.heads.is_empty() => {
@@ -86,7 +81,7 @@ impl Connection {
         }
         Some(match (self.choice.hold, self.tracker.is_closed_to_others()) {
             (Hold::Reinject | Hold::Off, _) => Because::Chosen(self.choice.by),
-            (Hold::Full, None) if self.tracker.state == State::Opening => Because::Opening,
+            (Hold::Full, None) if self.tracker.stage == Stage::Opening => Because::Opening,
             (Hold::Full, None) => Because::Midst,
             (Hold::Full, Some(true)) => Because::ClosedToOthers,
             (Hold::Full, Some(false)) => Because::Opening,

@@ -14,9 +14,10 @@ pub(in crate::flow) mod assist;
 mod recovery;
 
 use super::hold::Held;
-use super::tracker::{State, Told, Tracker};
+use super::tracker::{Told, Tracker};
 use crate::flow::pep::cache::Again;
 use crate::flow::pep::memory::Memory;
+use crate::flow::report::Stage;
 use crate::flow::verdict::Output;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
@@ -326,7 +327,7 @@ impl Resumed {
         {
             self.timeout = self.timeout.or_else(|| Some(now + self.patience()));
             tracker.send_kept(tracker.heads.get(place), out);
-            if tracker.state == State::Closed && !tracker.heads.has_next() {
+            if tracker.stage == Stage::Closed && !tracker.heads.has_next() {
                 tracker.heads.clear(memory); // a reset, which nobody acknowledges
             }
             return Turn::Says(Output::ToRemote);

@@ -22,9 +22,10 @@
 
 use std::net::IpAddr;
 
-use super::tracker::{State, Tracker};
+use super::tracker::Tracker;
 use crate::flow::pep::memory::Memory;
 use crate::flow::priority::{Level, Priorities};
+use crate::flow::report::Stage;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
@@ -234,7 +235,7 @@ impl Room {
         self.rate = u64::midpoint(self.rate, self.latest);
         self.came_at = if came > 0 { now } else { self.came_at };
         let is_over =
-            now.saturating_since(self.came_at) >= WITHIN || tracker.state == State::Closed;
+            now.saturating_since(self.came_at) >= WITHIN || tracker.stage == Stage::Closed;
         if is_over {
             *self = Self { told: self.told, level: self.level, ..Self::default() };
         }

@@ -21,6 +21,7 @@ use crate::flow::pep::memory::Memory;
 use crate::flow::pep::patience::Patience;
 use crate::flow::pep::trip::Trip;
 use crate::flow::pep::worth::Networks;
+use crate::flow::report::Stage;
 use crate::flow::tuple::{Direction, Tuple};
 use crate::time::Instant;
 use crate::wire::icmp::Unreached;
@@ -35,15 +36,16 @@ const CLOCK_LEAP: i32 = 1_000;
 /// Both sides of a connection, and what was measured between them.
 #[derive(Debug)]
 pub(in crate::flow) struct Tracker {
-    pub(super) tuple: Tuple,
-    pub(super) state: State,
+    pub(crate) tuple: Tuple,
+    pub(crate) stage: Stage,
     /// The side behind this node's TUN.
     pub(super) local: Side,
     /// The side behind the peer.
     pub(super) remote: Side,
     /// What both sides agreed on in the beginning; `None` when that was not seen.
     terms: Option<Terms>,
-    pub(super) used_at: Instant,
+    /// When something came or went last.
+    pub(crate) used_at: Instant,
     pub(super) trip: Trip,
     pub(super) patience: Patience,
     /// What this node acknowledged in the remote side's place.
@@ -76,19 +78,6 @@ pub(super) enum Notice {
     Stray,
 }
 
-/// How far a connection is (RFC 9293, 3.3.2, from outside).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::flow) enum State {
-    /// Reset, or ended by both sides: TIME-WAIT and CLOSED.
-    Closed,
-    /// SYN-SENT and SYN-RECEIVED.
-    Opening,
-    /// One side has ended: FIN-WAIT and CLOSE-WAIT, or CLOSING and LAST-ACK.
-    HalfClosed,
-    /// ESTABLISHED.
-    Established,
-}
-
 /// What the local side hears in place of an acknowledgement by the remote side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Told {
@@ -106,7 +95,7 @@ impl Tracker {
     pub(super) fn new(tuple: Tuple, now: Instant) -> Self {
         Self {
             tuple,
-            state: State::Opening,
+            stage: Stage::Opening,
             local: Side::default(),
             remote: Side::default(),
             terms: None,
@@ -162,7 +151,7 @@ impl Tracker {
         if segment.flags.has(Flags::RST) {
             self.used_at = now;
             if self.ends_by(way, segment.seq) {
-                self.state = State::Closed;
+                self.stage = Stage::Closed;
             }
             return Notice::Old;
         }
@@ -299,7 +288,7 @@ impl Tracker {
         let seq = unreached.quoted.get(at..).and_then(|rest| rest.first_chunk::<4>());
         let Some(seq) = seq else { return false };
         let sent = self.local.next.beyond(Seq(u32::from_be_bytes(*seq))) as usize;
-        self.state == State::Opening && !self.remote.is_known && (1..=MAX_PACKET).contains(&sent)
+        self.stage == Stage::Opening && !self.remote.is_known && (1..=MAX_PACKET).contains(&sent)
     }
 
     /// Takes notice of what a SYN says beside.
@@ -320,18 +309,18 @@ impl Tracker {
 
     fn step(&mut self) {
         let (local, remote) = (&self.local, &self.remote);
-        self.state = match self.state {
-            State::Closed => State::Closed,
-            _ if local.has_ended() && remote.has_ended() => State::Closed,
-            _ if local.fin.is_some() || remote.fin.is_some() => State::HalfClosed,
-            State::Opening if local.has_begun() && remote.has_begun() => State::Established,
-            state @ (State::Opening | State::Established | State::HalfClosed) => state,
+        self.stage = match self.stage {
+            Stage::Closed => Stage::Closed,
+            _ if local.has_ended() && remote.has_ended() => Stage::Closed,
+            _ if local.fin.is_some() || remote.fin.is_some() => Stage::Closing,
+            Stage::Opening if local.has_begun() && remote.has_begun() => Stage::Established,
+            stage @ (Stage::Opening | Stage::Established | Stage::Closing) => stage,
         };
     }
 
     /// Whether both ends may still say something.
     pub(super) const fn is_open(&self) -> bool {
-        matches!(self.state, State::Established | State::HalfClosed)
+        matches!(self.stage, Stage::Established | Stage::Closing)
     }
 
     /// Whether somebody else than the two ends can make segments.
@@ -351,21 +340,6 @@ impl Tracker {
 
     fn has_clocks(&self) -> bool {
         self.terms.is_some_and(|terms| terms.timestamps)
-    }
-
-    /// Its two ends.
-    pub(crate) const fn tuple(&self) -> &Tuple {
-        &self.tuple
-    }
-
-    /// How far it is.
-    pub(crate) const fn state(&self) -> State {
-        self.state
-    }
-
-    /// When something came or went last.
-    pub(crate) const fn used_at(&self) -> Instant {
-        self.used_at
     }
 
     /// Whether anything was heard of the remote side.
@@ -498,7 +472,7 @@ impl Tracker {
         let is_kept = segment.len > 0 && self.cache.covers(segment);
         let is_usual = !segment.flags.has(Flags::SYN);
         if is_oldest && is_usual && !is_kept && Payload::of(packet, segment).is_sound() {
-            self.heads.keep_left(memory, segment.seq, packet.pieces);
+            self.heads.keep(memory, segment.seq, packet.pieces, true);
         }
     }
 
