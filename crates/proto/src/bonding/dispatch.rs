@@ -56,8 +56,8 @@ impl Bonding {
         kept: usize,
     ) -> Result<Sent, DropReason> {
         let ablation = self.ablation;
-        let Treatment { hash, live, is_urgent } = flows.treat(cx.now, packet, ablation);
-        if let Some(live) = live
+        let Treatment { bucket, flow, live, is_urgent } = flows.treat(cx.now, packet, ablation);
+        if let Some(live) = flow.zip(live)
             && let Some(sent) = self.send_live(cx, tunnel, flows, live, packet, kept)
         {
             self.heed_entry(tunnel, flows, cx.now); // it did not wait there
@@ -76,8 +76,7 @@ impl Bonding {
             let sent = tunnel.send_packet(cx, path, load, Framing::Plain, packet);
             return sent.map(|()| Sent::Left);
         }
-        flows.leaves_in_turn(cx.now, packet, hash);
-        let bucket = flow::bucket(hash);
+        flows.leaves_in_turn(cx.now, flow, packet.len());
         // A beginning that waits says already now how long segments may be, by whichever it leaves.
         let beginning = tcp::opens_at(packet).and_then(|tcp| clamped(tunnel, tcp, packet.pieces));
         let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);

@@ -34,8 +34,8 @@ impl Class {
     }
 }
 
-/// The class of a flow between these ports. `is_early` if it is of no use late: its user said so, or
-/// its datagrams are RTP.
+/// The class of a flow between these ports. `is_early` if it is of no use late: its user said so,
+/// or its datagrams are RTP.
 pub fn classify((from, to): (u16, u16), is_early: bool) -> Class {
     let is = |ports: &[u16]| ports.contains(&from) || ports.contains(&to);
     if is_early {

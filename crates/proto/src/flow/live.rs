@@ -14,6 +14,15 @@ use crate::wire::control::{ENDS_MAX, End};
 /// What is more than may leave early waits its turn for so long.
 const WAITS: Duration = Duration::from_secs(1);
 
+/// A flow that sent so many bytes in its turn keeps its order, with all that is small of it: QUIC
+/// takes what three datagrams overtook for lost (RFC 9002, 6.1.1), and there a whole queue is
+/// overtaken. It is what QUIC may send at first (7.2), and more than a handshake pads or the search
+/// for the longest datagram takes.
+const MUCH: u32 = 16_000;
+/// A flow that sent nothing for so long has nothing left that could be overtaken: what waits at the
+/// entry does so for less, if its sender listens, and so does a gap by most paths.
+const REMEMBERED: Duration = Duration::from_secs(1);
+
 /// Where what is wanted early goes, as its user says.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Early {
@@ -86,6 +95,8 @@ pub(crate) struct LiveFlow {
     sent: Spent,
     /// It was more than may leave early: until then it waits its turn like everything else.
     waits_until: Instant,
+    /// Bytes that left in their turn, one soon after the other, and when the last of them did.
+    in_turn: (u32, Instant),
     /// Bytes of inner packets that were to leave, and that came, modulo 2^32.
     pub(super) carried: (u32, u32),
     /// The path that it leaves by,
@@ -110,6 +121,20 @@ impl LiveFlow {
             self.waits_until = now + WAITS;
         }
         may
+    }
+
+    /// `len` bytes of it leave in their turn.
+    pub(super) fn leaves_in_turn(&mut self, now: Instant, len: usize) {
+        let (bytes, at) = self.in_turn;
+        let before = if now.saturating_since(at) > REMEMBERED { 0 } else { bytes };
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        self.in_turn = (before.saturating_add(len), now);
+    }
+
+    /// Whether what is small of it has to follow what is not.
+    pub(super) fn keeps_order(&self, now: Instant) -> bool {
+        let (bytes, at) = self.in_turn;
+        bytes >= MUCH && now.saturating_since(at) <= REMEMBERED
     }
 
     /// Whether it waits its turn like everything else, since it was too much.

@@ -107,3 +107,17 @@ fn what_is_too_much_to_be_early_waits_its_turn_for_a_while() {
     assert!(!flow.may_leave(at(10_999), allowance, 1));
     assert!(flow.may_leave(at(11_000), allowance, 100));
 }
+
+#[test]
+fn the_order_of_a_flow_that_sends_much_is_kept_for_as_long_as_it_does() {
+    let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+    let mut flow = LiveFlow::default();
+    assert!(!flow.keeps_order(at(0)));
+    (0..11).for_each(|ms| flow.leaves_in_turn(at(ms), 1_400));
+    assert!(!flow.keeps_order(at(11)), "a handshake");
+    flow.leaves_in_turn(at(11), 1_400);
+    assert!(flow.keeps_order(at(12)) && flow.keeps_order(at(1_011)));
+    assert!(!flow.keeps_order(at(1_012)), "all of it has arrived");
+    flow.leaves_in_turn(at(1_012), 1_400);
+    assert!(!flow.keeps_order(at(1_012)), "it begins anew");
+}

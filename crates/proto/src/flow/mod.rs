@@ -1,16 +1,16 @@
 //! What a flow of inner packets needs on its way, from its headers alone; and what is done for the
 //! connections of a session while there is no way.
 //!
-//! Every packet comes through `packet`. Each flow has a `record` in the `table`, with its class (`classify`).
-//! `pep` has what is done for TCP: connections are followed one by one (`tcp`; and `predict`, where
-//! one packet is like the other), and what their local side sent and the remote one did not
-//! acknowledge is kept (`cache`). When the last path is lost their remote sides are spoken for
-//! (`hold`); when there is one again, this end sends what it answered for (`resume`); what a
-//! process could not deliver before it ended is broken off by the next (`breakoff`). Of what is not
-//! TCP only the questions are kept that something begins with (`datagrams`). Both ends of the
-//! tunnel do the same, each for those behind its own TUN, and need no word between them. A client
-//! may prefer some connections to others (`priority`): the others are shown less room (`narrow`).
-//! Where paths have a share, `treatment` says which packets wait and which do not.
+//! Every packet comes through `packet`. Each flow has a `record` in the `table`, with its class
+//! (`classify`). `pep` has what is done for TCP: connections are followed one by one (`tcp`; and
+//! `predict`, where one packet is like the other), and what their local side sent and the remote
+//! one did not acknowledge is kept (`cache`). When the last path is lost their remote sides are
+//! spoken for (`hold`); when there is one again, this end sends what it answered for (`resume`);
+//! what a process could not deliver before it ended is broken off by the next (`breakoff`). Of what
+//! is not TCP only the questions are kept that something begins with (`datagrams`). Both ends of
+//! the tunnel do the same, each for those behind its own TUN, and need no word between them. A
+//! client may prefer some connections to others (`priority`): the others are shown less room
+//! (`narrow`). Where paths have a share, `treatment` says which packets wait and which do not.
 //!
 //! Decides nothing about paths, and seals nothing: what it wants to say comes out of
 //! [`Flows::poll`], to the TUN or into the tunnel.
@@ -22,7 +22,6 @@
 pub mod classify;
 pub mod live;
 mod observe;
-mod order;
 mod packet;
 mod pep;
 pub mod place;
@@ -52,7 +51,6 @@ use crate::error::DropReason;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::TCP;
 use live::Early;
-use order::Order;
 use pep::aggregate::Aggregate;
 use pep::datagrams::Questions;
 use pep::race::Race;
@@ -89,7 +87,6 @@ pub struct Flows {
     rules: Rules,
     table: Table,
     early: Early,
-    order: Order,
     questions: Questions,
     nowhere: Nowhere,
     networks: Networks,

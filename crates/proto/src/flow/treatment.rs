@@ -7,22 +7,25 @@
 use super::classify::Class;
 use super::place::Place;
 use super::priority::Level;
+use super::record::Flow;
 use super::tuple::Direction;
-use super::{Flows, hash};
+use super::{Flows, bucket, hash};
 use crate::ablation::{Ablation, Heuristic};
 use crate::recovery::packet::SMALL;
 use crate::time::Instant;
-use crate::wire::inner::InnerPacket;
+use crate::wire::icmp::{ICMP, ICMPV6};
+use crate::wire::inner::{InnerPacket, TCP};
 use crate::wire::tcp::{Flags, Segment};
 
 /// How one packet is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Treatment {
-    /// The same for all packets of its flow in this direction.
-    pub hash: u32,
-    /// The place and class of its flow, if it is of no use late (realtime, DNS) and so waits
-    /// in no queue.
-    pub live: Option<(Place, Class)>,
+    /// The bucket of its flow.
+    pub bucket: u8,
+    /// Its flow, if that is observed.
+    pub flow: Option<Place>,
+    /// The class of its flow, if it is of no use late (realtime, DNS) and so waits in no queue.
+    pub live: Option<Class>,
     /// Somebody waits for it, and it may overtake its own flow: it leaves before all that waits.
     pub is_urgent: bool,
 }
@@ -35,27 +38,23 @@ impl Flows {
         packet: &InnerPacket<'_>,
         ablation: Ablation,
     ) -> Treatment {
-        let place = self.observe(now, Direction::Out, packet);
-        let live = place.and_then(|place| Some((place, self.flow(place)?.class())));
-        let live = live.filter(|_| !ablation.is_off(Heuristic::Realtime));
-        let live = live.filter(|&(_, class)| match class {
+        let flow = self.observe(now, Direction::Out, packet);
+        let known = flow.and_then(|place| self.flow(place));
+        let live = known.map(Flow::class).filter(|class| match class {
             Class::RealTime => true,
             Class::Names => packet.is_udp(),
             Class::Interactive | Class::Bulk => false,
         });
-        let hash = hash(&packet.headers);
-        let is_kept = || {
-            !packet.is_tcp() && self.order.is_kept(now, hash) && !ablation.is_off(Heuristic::Order)
-        };
-        let is_urgent = is_urgent(packet) && !is_kept() && !ablation.is_off(Heuristic::Hurry);
-        Treatment { hash, live, is_urgent }
+        let live = live.filter(|_| !ablation.is_off(Heuristic::Realtime));
+        let is_kept = keeps_order(now, packet, known) && !ablation.is_off(Heuristic::Order);
+        let is_urgent = is_urgent(packet) && !is_kept && !ablation.is_off(Heuristic::Hurry);
+        Treatment { bucket: bucket(hash(&packet.headers)), flow, live, is_urgent }
     }
 
     /// A packet leaves in its turn: what follows of its flow may have to follow it.
-    pub(crate) fn leaves_in_turn(&mut self, now: Instant, packet: &InnerPacket<'_>, hash: u32) {
-        // TCP has numbers of its own for what it acknowledges.
-        if !packet.is_tcp() {
-            self.order.note(now, hash, packet.len());
+    pub(crate) fn leaves_in_turn(&mut self, now: Instant, flow: Option<Place>, len: usize) {
+        if let Some(live) = flow.and_then(|place| self.live_mut(place)) {
+            live.leaves_in_turn(now, len);
         }
     }
 
@@ -67,6 +66,16 @@ impl Flows {
         }
         let port = packet.headers.ports.map_or(0, |(_, to)| to);
         priorities.level_of((packet.headers.destination, port))
+    }
+}
+
+/// Whether a packet follows all that its flow sent before. TCP has numbers of its own for what it
+/// acknowledges. Of what has no ports nothing is observed: ICMP does not mind, while ESP drops what
+/// comes later than 64 others (RFC 4303, 3.4.3), and so do others perhaps.
+fn keeps_order(now: Instant, packet: &InnerPacket<'_>, flow: Option<&Flow>) -> bool {
+    match packet.headers.protocol {
+        TCP | ICMP | ICMPV6 => false,
+        _ => flow.is_none_or(|flow| flow.live.as_deref().is_some_and(|it| it.keeps_order(now))),
     }
 }
 

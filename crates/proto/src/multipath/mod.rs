@@ -21,6 +21,5 @@ pub mod scheduler;
 mod settings;
 pub mod snapshot;
 
-pub(crate) use bucket::BUCKETS;
 pub use numbers::Numbers;
 pub use settings::{Manager, Mode, Recovery, SUBFLOWS_MAX, Spread};

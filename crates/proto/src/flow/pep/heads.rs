@@ -20,8 +20,8 @@ pub(in crate::flow) struct Heads {
 }
 
 impl Heads {
-    /// Keeps a copy of the packet that begins at `seq`, and that leaves now if it `leaves`, if it is
-    /// one of the oldest and there is memory for it.
+    /// Keeps a copy of the packet that begins at `seq`, if it is one of the oldest and there is
+    /// memory for it. It leaves now if it `leaves`.
     pub(crate) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>, leaves: bool) {
         let place = self.kept.partition_point(|(known, _)| known.is_before(seq));
         let is_known = self.kept.get(place).is_some_and(|&(known, _)| known == seq);

@@ -112,8 +112,8 @@ pub(in crate::flow) struct Standing {
 }
 
 impl Room {
-    /// Of a connection with this remote end of which nothing was seen yet. `before` is what was known
-    /// while other things were preferred.
+    /// Of a connection with this remote end of which nothing was seen yet. `before` is what was
+    /// known while other things were preferred.
     fn of(priorities: &Priorities, remote: (IpAddr, u16), before: Option<&Self>) -> Self {
         let told = before.map_or(Told::Unseen, |room| room.told);
         Self { level: priorities.level_of(remote), told, ..Self::default() }
