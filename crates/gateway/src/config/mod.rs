@@ -279,7 +279,7 @@ dns = {dns}
 nat = {nat}
 
 # Drop packets that belong to no connection, and let only clients open connections into the tunnel.
-# It needs nft. With nat = false it can be false, if another firewall filters forwarded packets.
+# It needs nft. Without nat it can be false, if another firewall filters forwarded packets.
 # firewall = true
 
 # Which hosts with public addresses in this gateway's own networks clients may reach, like the rest
