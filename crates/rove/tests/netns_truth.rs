@@ -17,7 +17,7 @@ use support::netns::{Lab, ask_until, echo, in_namespace, inside, sh, wait_until}
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 24] = [
+const STATUS: [&str; 25] = [
     "state",
     "carrying",
     "since",
@@ -42,6 +42,7 @@ const STATUS: [&str; 24] = [
     "route",
     "exclude",
     "excluded",
+    "allow_lan",
 ];
 /// Of every path of `rove paths --json`.
 const PATH: [&str; 30] = [
