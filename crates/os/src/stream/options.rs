@@ -15,7 +15,8 @@ pub struct StreamOptions<'a> {
     pub mark: Option<u32>,
     /// The gateway, by which the stream is known; connected to, unless there is a proxy.
     pub remote: SocketAddr,
-    /// MPTCP where both kernels have it, else TCP: [`Stream::transport`] tells which.
+    /// MPTCP where both kernels have it, else TCP.
+    /// [`Stream::transport`](super::Stream::transport) tells which.
     pub mptcp: bool,
     /// What surrounds the frames.
     pub security: Security<'a>,

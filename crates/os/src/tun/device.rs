@@ -32,7 +32,7 @@ pub struct TunOptions<'a> {
     /// Name of the interface, 1 to 15 bytes; one `%d` in it lets the kernel choose a number.
     pub name: &'a str,
     /// The interface outlives the process, with its addresses and routes, and is adopted by the
-    /// next [`Tun::open`] of the same name.
+    /// next [`Tun::open`](super::Tun::open) of the same name.
     pub persistent: bool,
     /// Ask for super-packets. Without it (and where it is refused) every packet travels alone.
     pub offload: bool,

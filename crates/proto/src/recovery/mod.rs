@@ -1,20 +1,20 @@
 //! Loss recovery: which packets are in flight, which of them are lost, and what is sent again.
 //!
-//! **Decides** when a packet is lost and which lost packet is sent next. [`LossRecovery`] owns the
-//! sent packets of every path and epoch ([`sent_packets`]) and the [`queue`] of lost ones. A packet
-//! is lost in one place, [`SentPackets::lose`], for one of four causes ([`packet::Cause`]), and is
-//! handed out to be sent again in one place, [`RetransmissionQueue::next`].
+//! **Decides** when a packet is lost and which lost packet is sent next. `LossRecovery` owns the
+//! sent packets of every path and epoch ([`sent_packets`]) and the `queue` of lost ones. A packet
+//! is lost in one place, `SentPackets::lose`, for one of four causes (`packet::Cause`), and is
+//! handed out to be sent again in one place, `RetransmissionQueue::next`.
 //!
 //! **Refuses to know** addresses, keys, which paths carry and which connections still need a
 //! packet. The caller says which paths a question is about, asks the flow whether the packet that
 //! it is handed is still needed, and chooses the path.
 //!
-//! **Answers.** [`LossRecovery::acknowledged`] returns what feedback told of a path, or `None` if
+//! **Answers.** `LossRecovery::acknowledged` returns what feedback told of a path, or `None` if
 //! all of it was known, or no such space is. `lose_late`, `lose_unanswered` and `lose_dead` fill
 //! the queue. A packet that the queue drops is counted: `NoRoute` if it is too old or was lost too
 //! often, `QueueFull` if there are too many.
 //!
-//! **Bounds.** [`sent_packets`] bounds packets and bytes of a space, [`queue`] bytes and attempts;
+//! **Bounds.** [`sent_packets`] bounds packets and bytes of a space, `queue` bytes and attempts;
 //! `session` bounds the number of spaces.
 //!
 //! The other files measure: round trip, delay, delivery rate and loss. `congestion` takes an

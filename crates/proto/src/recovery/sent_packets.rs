@@ -1,13 +1,13 @@
 //! The packets in flight of one packet number space, and what becomes of each: it arrives, or it is
 //! lost.
 //!
-//! Decides which packets are lost ([`SentPackets::lose`]) and measures what acknowledgements tell:
+//! Decides which packets are lost (`SentPackets::lose`) and measures what acknowledgements tell:
 //! round trip, delivery rate, loss. Knows neither addresses nor keys, and not what a packet is for.
 //!
 //! A copy of each inner packet is kept until it is acknowledged or lost, so that it can be sent
 //! again. A TCP connection that keeps the payload itself shares it: `elsewhere` counts those bytes.
 //!
-//! Bounds: [`ENTRIES_MAX`] packets, [`KEPT_BYTES_MAX`] bytes of copies, each for [`KEPT_TIME`].
+//! Bounds: `ENTRIES_MAX` packets, `KEPT_BYTES_MAX` bytes of copies, each for `KEPT_TIME`.
 
 use std::collections::VecDeque;
 
