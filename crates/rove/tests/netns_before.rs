@@ -415,9 +415,7 @@ fn a_user_with_many_sockets_shuts_nobody_out() {
             socket.recv(&mut [0; 20]).unwrap();
             let wait = Duration::from_secs(2);
             for to in ["203.0.113.2:2222", "[2001:db8:c::2]:2222"] {
-                // A first connection over IPv6 now and then gets no answer just after `rove up`.
-                let connects = || TcpStream::connect_timeout(&to.parse().unwrap(), wait).is_ok();
-                assert!((0..4).any(|_| connects()), "{to}");
+                TcpStream::connect_timeout(&to.parse().unwrap(), wait).expect(to);
             }
         };
         inside("server", visit).join().unwrap();

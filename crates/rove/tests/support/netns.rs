@@ -139,6 +139,11 @@ impl Lab {
         }
         for host in ["client", "phone", "router", "gateway", "server"] {
             sh(&format!("ip netns add {host} && ip -n {host} link set lo up"));
+            // A router whose link-local address is still checked asks for no neighbour: it lost a
+            // visitor's first packets for up to 2 s.
+            for of in ["all", "default"] {
+                set(host, &format!("ipv6/conf/{of}/accept_dad"), 0);
+            }
         }
         wire("client", "203.0.113.", 2, "2001:db8:c::");
         wire("phone", "203.0.114.", 2, "2001:db8:d::");
@@ -148,8 +153,7 @@ impl Lab {
         sh("ip -n router route add 10.77.0.0/24 via 192.0.2.1
             ip -n router route add fd77::/64 via 2001:db8:a::2");
         for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-            let file = format!("/proc/sys/net/{setting}");
-            sh(&format!("nsenter --net=/run/netns/router sh -c 'echo 1 > {file}'"));
+            set("router", setting, 1);
         }
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -305,6 +309,12 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sets one of a host's kernel settings.
+fn set(host: &str, setting: &str, value: u8) {
+    let file = format!("/proc/sys/net/{setting}");
+    sh(&format!("nsenter --net=/run/netns/{host} sh -c 'echo {value} > {file}'"));
 }
 
 /// A cable from a host to the router: addresses NET.HOST and NET.254, V6::2 and V6::1; and the way
