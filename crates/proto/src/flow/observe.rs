@@ -2,6 +2,8 @@
 //!
 //! Decides nothing about the packet itself (`packet`) or its path (`bonding::live`).
 
+use std::net::IpAddr;
+
 use super::Flows;
 use super::live::{Came, Early, LiveFlow};
 use super::place::Place;
@@ -9,7 +11,7 @@ use super::record::Flow;
 use super::rtp::Header;
 use super::tuple::{Direction, Tuple};
 use crate::time::Instant;
-use crate::wire::icmp::Unreached;
+use crate::wire::icmp::{ICMP, ICMPV6, Unreached};
 use crate::wire::inner::{InnerPacket, TCP};
 
 impl Flows {
@@ -58,6 +60,16 @@ impl Flows {
             live.likeness.note(direction == Direction::Out, header);
         }
         Some(place)
+    }
+
+    /// Takes notice of an ICMP message about a packet of an open connection. It changes only the
+    /// report of that connection: the host judges by itself. `peer` has the peer's own addresses.
+    pub(crate) fn hear_icmp(&mut self, packet: &InnerPacket<'_>, peer: &[IpAddr]) {
+        if matches!(packet.headers.protocol, ICMP | ICMPV6)
+            && let Some(unreached) = Unreached::parse(packet)
+        {
+            self.hear_unreached(&unreached, peer.contains(&unreached.by));
+        }
     }
 
     /// Somebody says that a packet of this side's got nowhere; `by_peer` if it is the peer itself.

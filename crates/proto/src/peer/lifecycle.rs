@@ -54,7 +54,9 @@ impl Peer {
         let connector = self.tunnel.paths.side.client_mut().ok_or(DropReason::BadHandshake)?;
         if let Some(mut answer) = connector.take_answer(cx, epoch, bytes, is_needed)? {
             if let Some(keys) = answer.keys.take() {
-                self.release_previous(cx);
+                if let Some(previous) = self.tunnel.epochs.end_previous() {
+                    self.release(cx, previous);
+                }
                 if let Some(installed) = self.tunnel.install(cx, answer, keys) {
                     self.begin(cx, installed);
                 }

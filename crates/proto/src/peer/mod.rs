@@ -7,7 +7,7 @@
 //! `receive`. A file calls files below it only; `cargo xtask tidy` rejects circles:
 //! - `timers` (what is due), `receive` (frames);
 //! - `lifecycle` (a session begins, changes its state and ends; what the shell and users change);
-//! - `deliver` (inner packets from the peer to the TUN);
+//! - `deliver` (inner packets from the peer to the TUN), `inbound` (their sequence);
 //! - `send` (inner packets from the TUN, and what is said for connections);
 //! - this file.
 

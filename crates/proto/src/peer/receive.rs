@@ -8,6 +8,7 @@ use crate::error::{DropReason, PeerError};
 use crate::flow::live::{Came, Early};
 use crate::id::PathSerial;
 use crate::multipath::Recovery;
+use crate::multipath::reorder::Taken;
 use crate::multipath::scheduler::Scheduler;
 use crate::outbox::Route;
 use crate::path::PathId;
@@ -38,7 +39,7 @@ struct Arrival {
 }
 
 /// What the frames of a datagram call for.
-struct Taken {
+struct Called {
     elicits: Elicits,
     /// There were inner packets and feedback, and nothing else.
     is_bulk: bool,
@@ -103,7 +104,7 @@ impl Peer {
             self.tunnel.paths.list.note_arrival(cx.now, path, came_at, len) && !is_first_heard;
         let arrival = Arrival { epoch: lead.epoch, standing, path, route, came_at, len, delivered };
         let before = cx.out.inner_packets();
-        let Taken { mut elicits, is_bulk } = self.take_frames(cx, arrival, plaintext);
+        let Called { mut elicits, is_bulk } = self.take_frames(cx, arrival, plaintext);
         if elicits == Elicits::Feedback
             && path.is_some_and(|id| self.tunnel.paths.list.is_shared(id))
         {
@@ -155,7 +156,9 @@ impl Peer {
     /// The first datagram under a pending epoch's keys: the peer has them, they replace the old.
     fn promote(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
         let first = self.tunnel.established.is_none();
-        self.release_previous(cx);
+        if let Some(previous) = self.tunnel.epochs.end_previous() {
+            self.release(cx, previous);
+        }
         self.tunnel.epochs.confirm(cx.now, epoch, cx.indices);
         self.tunnel.established.get_or_insert(cx.now);
         self.begin_epoch(cx);
@@ -164,8 +167,8 @@ impl Peer {
     }
 
     /// Takes the frames one by one.
-    fn take_frames(&mut self, cx: &mut Context<'_>, arrival: Arrival, plaintext: &[u8]) -> Taken {
-        let mut all = Taken { elicits: Elicits::Nothing, is_bulk: true };
+    fn take_frames(&mut self, cx: &mut Context<'_>, arrival: Arrival, plaintext: &[u8]) -> Called {
+        let mut all = Called { elicits: Elicits::Nothing, is_bulk: true };
         let mut dear = Dear::default();
         for frame in Frames::new(plaintext) {
             let taken = frame.and_then(|frame| {
@@ -183,7 +186,7 @@ impl Peer {
                 cx.drops.count(reason);
             }
             if self.tunnel.epochs.current.is_none() {
-                return Taken { elicits: Elicits::Nothing, is_bulk: false }; // a close ended it
+                return Called { elicits: Elicits::Nothing, is_bulk: false }; // a close ended it
             }
         }
         all
@@ -198,7 +201,10 @@ impl Peer {
         match frame {
             Frame::Packet { framing, packet } => self.take_packet(cx, arrival, framing, packet),
             Frame::Advanced { bucket, from, to } => {
-                self.take_advanced(cx, arrival.epoch, bucket, (from, to));
+                if let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch) {
+                    epoch.reorder.abandon(bucket, from, to);
+                    self.release(cx, arrival.epoch);
+                }
                 Ok(())
             }
             Frame::Fragment { packet_id, index, piece } => {
@@ -259,23 +265,32 @@ impl Peer {
         framing: Framing,
         packet: &[u8],
     ) -> Result<(), DropReason> {
-        match framing {
-            Framing::Plain => {}
+        let id = arrival.epoch;
+        let place = match framing {
+            Framing::Plain => return self.deliver(cx, self.came_by(arrival.path), packet),
             Framing::Once { bucket, sequence } => {
-                let found = self.tunnel.epochs.find(arrival.epoch);
-                if !found.is_some_and(|(epoch, _)| epoch.reorder.take_once(bucket, sequence)) {
-                    return Ok(());
+                let found = self.tunnel.epochs.find(id);
+                if found.is_some_and(|(epoch, _)| epoch.reorder.take_once(bucket, sequence)) {
+                    return self.deliver(cx, self.came_by(arrival.path), packet);
                 }
+                return Ok(());
             }
-            Framing::InOrder { bucket, sequence } => {
-                return self.take_ordered(cx, arrival.epoch, (bucket, sequence), packet);
-            }
+            Framing::InOrder { bucket, sequence } => (bucket, sequence),
             Framing::First { bucket, epoch, end } => {
-                self.tunnel.epochs.follow(arrival.epoch, bucket, epoch, end);
-                return self.take_ordered(cx, arrival.epoch, (bucket, 0), packet);
+                self.tunnel.epochs.follow(id, bucket, epoch, end);
+                (bucket, 0)
             }
+        };
+        let buffers = (&mut self.tunnel.epochs, &self.tunnel.paths.list);
+        let taken = self.inbound.take(cx, buffers, id, place, packet);
+        let delivered = match taken {
+            Taken::Deliver | Taken::Late => self.deliver(cx, Came::InTurn, packet),
+            Taken::Kept | Taken::Duplicate => Ok(()),
+        };
+        if matches!(taken, Taken::Deliver | Taken::Kept) {
+            self.release(cx, id); // a kept packet may have made another's turn come
         }
-        self.deliver(cx, self.came_by(arrival.path), packet)
+        delivered
     }
 
     /// How a packet came that need not wait for what comes before it.

@@ -4,6 +4,7 @@ use super::Peer;
 use crate::error::{DropReason, PeerError};
 use crate::path::{PATHS_MAX, Path};
 use crate::session::epoch::Epoch;
+use crate::session::epochs::Standing;
 use crate::session::restart::Proof;
 use crate::time::Instant;
 use crate::tunnel::paths::PathManager;
@@ -107,7 +108,17 @@ const TIMERS: &[Timer] = &[
         |p, _| p.bonding.entry.due(),
         |p, cx| p.bonding.entry.expire(cx.memory.blocks(), cx.now),
     ),
-    timer(Reason::Order, |p, _| p.order_due(), Peer::give_up_gaps),
+    timer(
+        Reason::Order,
+        |p, _| p.inbound.due(&p.tunnel.epochs),
+        |p, cx| {
+            for standing in [Standing::Previous, Standing::Current] {
+                if let Some(epoch) = p.tunnel.epochs.gap_due(cx.now, standing) {
+                    p.release(cx, epoch);
+                }
+            }
+        },
+    ),
     timer(
         Reason::Handshake,
         |p, _| p.tunnel.paths.connector()?.handshakes.due(),

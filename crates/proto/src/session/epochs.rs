@@ -184,16 +184,13 @@ impl Epochs {
         Some(current.id)
     }
 
-    /// Nothing more will come under the keys before the current ones: nothing waits for that, under
-    /// these or those. Returns the epoch that stands so and may go on, if there are both.
-    pub(crate) fn end_previous(&mut self, standing: Standing) -> Option<EpochId> {
+    /// Nothing more will come under the previous keys: no packet waits for that, under these or the
+    /// current ones. Returns the previous epoch, if there is one, whose packets may be handed out.
+    pub(crate) fn end_previous(&mut self) -> Option<EpochId> {
         let (previous, current) = (&mut self.previous.as_mut()?.epoch, self.current.as_mut()?);
-        if standing == Standing::Previous {
-            previous.reorder.give_up();
-            return Some(previous.id);
-        }
+        previous.reorder.give_up();
         current.reorder.go_on(|_, _| true);
-        Some(current.id)
+        Some(previous.id)
     }
 
     /// Whether there are no keys, or they are old.

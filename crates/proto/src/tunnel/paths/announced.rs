@@ -1,7 +1,7 @@
 //! Where a gateway says that it is reached, and what it grants: a lease, and the networks that lie
 //! behind it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::session::index::EpochId;
 use crate::wire::control::{ADDRESSES_MAX, Lease, Prefix};
@@ -46,6 +46,11 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
+    /// The gateway's own inner addresses.
+    pub(crate) fn gateway(&self) -> &[IpAddr] {
+        self.lease.as_ref().map_or(&[], |lease| &lease.gateway)
+    }
+
     /// The networks as they were told last.
     pub(crate) fn networks(&self) -> &[Prefix] {
         &self.known

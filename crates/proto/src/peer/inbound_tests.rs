@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{HOLD_MIN, HOLD_TRIPS};
+use super::{HOLD_MIN, HOLD_TRIPS, usual_gap_time};
 use crate::id::LinkId;
 use crate::multipath::Mode;
 use crate::node::{Command, Link};
@@ -33,7 +33,7 @@ fn waits(stands_by: bool) -> [Duration; 2] {
         assert!(
             session.tunnel.paths.list.iter().any(|path| path.rtt.measured() >= Some(farther * 2))
         );
-        session.usual_gap_time()
+        usual_gap_time(&session.tunnel.paths.list)
     })
 }
 
