@@ -40,6 +40,16 @@ impl Settings {
         }
     }
 
+    /// Gateway: the client asks for this scheduler; the default if this node does not know it.
+    pub(crate) fn ask_scheduler(&mut self, number: u8) {
+        self.scheduler = Scheduler::numbered(number).unwrap_or_default();
+    }
+
+    /// Gateway: the client asks for this kind of repair; the default if this node does not know it.
+    pub(crate) fn ask_recovery(&mut self, number: u8) {
+        self.recovery = Recovery::numbered(number).unwrap_or_default();
+    }
+
     /// The session has new keys. `at_gateway` the default repair is used until the client asks for
     /// another under them.
     pub(crate) fn begin_epoch(&mut self, at_gateway: bool) {

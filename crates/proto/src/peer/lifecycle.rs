@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::{Peer, SharedKey};
+use super::Peer;
 use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::Memory;
 use crate::flow::live::Early;
@@ -224,7 +224,10 @@ impl Peer {
                 }
                 self.tunnel.reach.announce_again();
                 self.tunnel.announce(cx);
-                self.warn_of_shared_key(cx);
+                if self.key_alarm.lasts(cx.now) {
+                    self.tunnel.control.push(cx.now, &Control::KeyIsShared);
+                    self.tunnel.send_control(cx);
+                }
             }
             Side::Client(connector) => {
                 let routes = Control::Routes(connector.handshakes.advertise.clone());
@@ -233,23 +236,6 @@ impl Peer {
                 self.tunnel.control.push(cx.now, &routes);
                 self.apply_settings(cx);
             }
-        }
-    }
-
-    /// Notes that two hosts use the client's key.
-    pub(super) fn note_shared_key(&mut self, cx: &mut Context<'_>) {
-        let (shared, is_news) = SharedKey::noticed(self.shared_key, cx.now);
-        self.shared_key = Some(shared);
-        if is_news {
-            cx.tell(Event::KeyIsShared { peer: self.tunnel.identity.key });
-        }
-    }
-
-    /// Gateway: reports to a client that another host uses its key, if the alarm lasts.
-    pub(super) fn warn_of_shared_key(&mut self, cx: &mut Context<'_>) {
-        if self.shared_key.is_some_and(|shared| shared.stands(cx.now)) {
-            self.tunnel.control.push(cx.now, &Control::KeyIsShared);
-            self.tunnel.send_control(cx);
         }
     }
 
@@ -351,22 +337,6 @@ impl Peer {
         let early = self.flows.early();
         if !early.is_empty() {
             self.tunnel.control.push(now, &Control::Early(early.ends().to_vec()));
-        }
-    }
-
-    /// Gateway: the client wants this early.
-    pub(super) fn take_early(&mut self, early: &Early) {
-        if self.tunnel.paths.at_gateway() {
-            self.flows.set_early(early.clone());
-            self.early_told = true;
-        }
-    }
-
-    /// Gateway: the client has said all that it says first in an epoch. Who wants nothing early
-    /// does not say so, and it may be another process than before.
-    pub(super) fn note_introduced(&mut self) {
-        if !std::mem::take(&mut self.early_told) && !self.flows.early().is_empty() {
-            self.flows.set_early(Early::default());
         }
     }
 

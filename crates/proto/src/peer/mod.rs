@@ -23,7 +23,7 @@ use crate::id::PeerKey;
 use crate::role::{Access, Admission};
 use crate::session::identity::Identity;
 use crate::session::index::{Lead, Slot};
-use crate::session::runs::Runs;
+use crate::session::runs::KeyAlarm;
 use crate::time::Instant;
 use crate::tunnel::paths::connector::Connector;
 use crate::tunnel::{Context, PathStatus, PeerState, PeerStatus, Side, Tunnel};
@@ -90,7 +90,7 @@ pub(crate) struct Peer {
     /// How packets come out of their sequence here.
     inbound: Inbound,
     /// Gateway: the client has said in this epoch what it wants early.
-    early_told: bool,
+    is_early_known: bool,
     /// The inner flows of this peer.
     flows: Flows,
     /// The share of the node's memory that the flows hold.
@@ -101,10 +101,8 @@ pub(crate) struct Peer {
     narrowed: Vec<u8>,
     /// Gateway: how often the client had moved when it said last where it wants to be reached.
     followed: u32,
-    /// Gateway: the runs of the client's program.
-    runs: Runs,
-    /// Set if two hosts use the client's key, as this end noticed or as the gateway reported.
-    shared_key: Option<SharedKey>,
+    /// Whether two hosts use the client's key.
+    key_alarm: KeyAlarm,
     /// What datagrams of this batch have left to do.
     unsettled: Option<Unsettled>,
 }
@@ -141,14 +139,13 @@ impl Peer {
             waiting: Waiting::default(),
             bonding: Bonding::default(),
             inbound: Inbound::default(),
-            early_told: false,
+            is_early_known: false,
             flows,
             account: Account::default(),
             spoken: Vec::new(),
             narrowed: Vec::new(),
             followed: 0,
-            runs: Runs::default(),
-            shared_key: None,
+            key_alarm: KeyAlarm::default(),
             unsettled: None,
         }
     }
@@ -204,7 +201,7 @@ impl Peer {
             handshaking: tunnel.paths.connector().is_some_and(|it| it.handshakes.is_trying()),
             refused: tunnel.paths.connector().and_then(|it| it.handshakes.refused),
             lease: tunnel.paths.side.lease(),
-            shared_key: self.shared_key,
+            shared_key: self.key_alarm.raised(),
             paths: PathStatus::of_all(&tunnel.paths.list, tunnel.epochs.id(), &tunnel.recovery),
             policed: tunnel.paths.connector().map_or(vec![], |it| it.policing.policed_links()),
             profile: current.map(|epoch| epoch.profile),

@@ -1,15 +1,16 @@
-//! Receives a datagram: opens it, takes its frames, and settles the peer once for each batch.
-//! `deliver` passes inner packets to the TUN.
-
-use std::net::SocketAddr;
+//! A datagram from the peer, from its arrival to the parts that its frames are for.
+//!
+//! [`Peer::receive`] is the whole way: open, put the keys to use, locate the path, take the frames,
+//! settle. Frames go to their parts one by one in `take_frame`, control messages in `take_message`,
+//! inner packets to `deliver`. [`Peer::settle`] follows once for each batch.
+//!
+//! A [`DropReason`] says what was wrong with the datagram or one of its frames. A frame that is
+//! refused does not keep the others from being taken.
 
 use super::{Peer, Unsettled};
-use crate::error::{DropReason, PeerError};
+use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::live::{Came, Early};
-use crate::id::PathSerial;
-use crate::multipath::Recovery;
 use crate::multipath::reorder::Taken;
-use crate::multipath::scheduler::Scheduler;
 use crate::outbox::Route;
 use crate::path::PathId;
 use crate::recovery::feedback::Elicits;
@@ -18,11 +19,12 @@ use crate::session::epochs::Standing;
 use crate::session::index::{EpochId, Lead};
 use crate::time::Instant;
 use crate::tunnel::paths::PathManager;
+use crate::tunnel::paths::list::Paths;
 use crate::tunnel::paths::policing::Direction;
 use crate::tunnel::retransmit::ADVANCED_MAX;
-use crate::tunnel::{Context, Event};
-use crate::wire::control::{Control, Lease, Prefix};
-use crate::wire::frame::{Challenge, ControlAck, Feedback, Frame, Frames, Framing};
+use crate::tunnel::{Context, Event, Side};
+use crate::wire::control::Control;
+use crate::wire::frame::{Challenge, Feedback, Frame, Frames, Framing};
 
 /// Where a datagram came from, in the peer's own terms.
 #[derive(Clone, Copy)]
@@ -36,6 +38,13 @@ struct Arrival {
     len: usize,
     /// Whether its inner packets were delivered by another path already.
     delivered: bool,
+}
+
+impl Arrival {
+    /// How its packets came, if they need not wait for what comes before them.
+    fn came(&self, paths: &Paths) -> Came {
+        self.path.filter(|&id| paths.is_shared(id)).map_or(Came::Alone, Came::Beside)
+    }
 }
 
 /// What the frames of a datagram call for.
@@ -69,9 +78,8 @@ impl Dear {
 }
 
 impl Peer {
-    /// Takes a data datagram that a session index of this peer led to: opens it, delivers its
-    /// frames, and leaves the rest to [`Self::settle`], which must follow. Returns whether the peer
-    /// has become unsettled.
+    /// Takes a data datagram that a session index of this peer led to. [`Self::settle`] must follow
+    /// the last one of a batch. Returns whether the peer has become unsettled.
     ///
     /// Nothing changes unless the datagram is authentic and new.
     pub(crate) fn receive(
@@ -81,17 +89,20 @@ impl Peer {
         (route, came_at): (Route, Instant),
         datagram: &mut [u8],
     ) -> Result<bool, DropReason> {
-        let len = datagram.len();
-        let was_settled = self.unsettled.is_none();
+        let (len, was_settled) = (datagram.len(), self.unsettled.is_none());
+
+        // Open: the only stage that may refuse a datagram.
         let (epoch, standing) =
             self.tunnel.epochs.find(lead.epoch).ok_or(DropReason::UnknownIndex)?;
         let Opened { plaintext, newest, delivered } = epoch.open(cx.now, lead.serial, datagram)?;
+
+        // Put the keys to use.
         if self.unsettled.is_some_and(|earlier| earlier.lead.epoch != lead.epoch) {
             self.settle(cx);
         }
-        let is_fresh = standing == Standing::Pending;
         self.tunnel.heard_at = cx.now;
         self.bonding.late.sample(cx.now, cx.now.saturating_since(came_at));
+        let is_fresh = standing == Standing::Pending;
         if is_fresh {
             self.promote(cx, lead.epoch);
         }
@@ -99,26 +110,29 @@ impl Peer {
         if is_first_heard {
             self.tunnel.recovery.queue.put_forward();
         }
+
+        // Locate the path.
         let path = self.tunnel.locate(cx, lead, route, newest, is_fresh);
         let is_steady =
             self.tunnel.paths.list.note_arrival(cx.now, path, came_at, len) && !is_first_heard;
+
+        // Take the frames, and owe feedback about them.
         let arrival = Arrival { epoch: lead.epoch, standing, path, route, came_at, len, delivered };
         let before = cx.out.inner_packets();
         let Called { mut elicits, is_bulk } = self.take_frames(cx, arrival, plaintext);
-        if elicits == Elicits::Feedback
-            && path.is_some_and(|id| self.tunnel.paths.list.is_shared(id))
-        {
+        if elicits == Elicits::Feedback && arrival.came(&self.tunnel.paths.list) != Came::Alone {
             elicits = Elicits::Pace;
         }
         if let Some((epoch, _)) = self.tunnel.epochs.find(lead.epoch)
-            && let Some(space) = epoch.rx.get_mut(&lead.serial)
+            && let Some(lane) = epoch.rx.get_mut(&lead.serial)
         {
-            space.owed.received(came_at, len, newest, elicits);
+            lane.owed.received(came_at, len, newest, elicits);
         }
-        let any_packets = cx.out.inner_packets() != before;
+
+        // Settle: at once, unless the next datagram need not know what this one changed.
         let earlier = self.unsettled.is_some_and(|earlier| earlier.any_packets);
-        self.unsettled = Some(Unsettled { lead, is_fresh, any_packets: any_packets || earlier });
-        // Only plain traffic changes nothing that the next datagram would have to know.
+        let any_packets = earlier || cx.out.inner_packets() != before;
+        self.unsettled = Some(Unsettled { lead, is_fresh, any_packets });
         if !is_bulk || !is_steady || is_fresh {
             self.settle(cx);
         }
@@ -129,7 +143,12 @@ impl Peer {
     /// may be sent because of feedback, and what open connections have to say.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>) {
         let Some(Unsettled { lead, is_fresh, any_packets }) = self.unsettled.take() else { return };
-        self.after_arrival(cx, lead, is_fresh);
+        self.tunnel.replenish(cx, lead.epoch);
+        if is_fresh {
+            self.tunnel.send_control(cx);
+            self.flush_waiting(cx);
+        }
+        self.tunnel.prove_claims(cx);
         if any_packets {
             self.tunnel.paths.note_packet_received(cx.now);
             self.tunnel.rekey_if_due(cx);
@@ -141,16 +160,6 @@ impl Peer {
         }
         self.flows.rest(cx.now); // an address that is not proven yet may be sent to again
         self.speak_for_others(cx);
-    }
-
-    /// What an arrival leads to once all its frames were taken.
-    fn after_arrival(&mut self, cx: &mut Context<'_>, lead: Lead, fresh: bool) {
-        self.tunnel.replenish(cx, lead.epoch);
-        if fresh {
-            self.tunnel.send_control(cx);
-            self.flush_waiting(cx);
-        }
-        self.tunnel.prove_claims(cx);
     }
 
     /// The first datagram under a pending epoch's keys: the peer has them, they replace the old.
@@ -192,69 +201,82 @@ impl Peer {
         all
     }
 
+    /// Takes one frame: hands it to the part that it is for.
     fn take_frame(
         &mut self,
         cx: &mut Context<'_>,
         arrival: Arrival,
         frame: Frame<'_>,
     ) -> Result<(), DropReason> {
+        let Arrival { epoch: id, path, route, .. } = arrival;
+        let Some((epoch, standing)) = self.tunnel.epochs.find(id) else { return Ok(()) };
+        let is_late = standing == Standing::Previous; // the peer has new keys since
         match frame {
-            Frame::Packet { framing, packet } => self.take_packet(cx, arrival, framing, packet),
+            Frame::Packet { framing, packet } => self.take_packet(cx, arrival, framing, packet)?,
             Frame::Advanced { bucket, from, to } => {
-                if let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch) {
-                    epoch.reorder.abandon(bucket, from, to);
-                    self.release(cx, arrival.epoch);
-                }
-                Ok(())
+                epoch.reorder.abandon(bucket, from, to);
+                self.release(cx, id);
             }
             Frame::Fragment { packet_id, index, piece } => {
-                self.take_piece(cx, arrival, packet_id, (index, piece))
+                if let Some(whole) = epoch.reassembly.receive(cx.now, packet_id, index, piece)? {
+                    self.take_whole(cx, arrival, &whole)?;
+                }
             }
             Frame::Retransmission { serial, number, packet } => {
-                self.take_retransmission(cx, arrival, serial, number, packet)
+                if epoch.take_retransmitted(cx.now, serial, number)? {
+                    self.deliver(cx, arrival.came(&self.tunnel.paths.list), packet)?;
+                }
             }
-            Frame::Feedback(feedback) => {
-                self.take_feedback(cx, arrival, &feedback);
-                Ok(())
-            }
-            Frame::LastFeedback(feedback) => {
-                self.take_last_feedback(cx, arrival, &feedback);
-                Ok(())
+            Frame::Feedback(feedback) => self.take_feedback(cx, arrival, &feedback),
+            Frame::LastFeedback(last) => {
+                self.take_feedback(cx, arrival, &last);
+                // Under old keys the serial is that of another lane.
+                if !is_late
+                    && self.at_gateway()
+                    && let Some(gone) = self.tunnel.epochs.path_of(last.serial)
+                    && path != Some(gone)
+                    && let Some(gone) = self.tunnel.paths.list.get_mut(gone)
+                {
+                    gone.move_to_gone(); // what is sealed with it arrives no more, says the client
+                }
             }
             Frame::Challenge(challenge) => {
-                self.heed_challenge(cx, arrival, challenge);
-                self.tunnel.take_challenge(cx, arrival.path, arrival.route, arrival.len, challenge)
-            }
-            Frame::Response(response) => {
-                self.tunnel.take_response(cx, arrival.path, arrival.route, response);
-                Ok(())
-            }
-            Frame::Close(code) => {
-                // Under old keys it is late: who says it forgets all keys, and has come back to
-                // answer for the new ones. If that answer had left before, the first words under
-                // the new keys stay without one, and that tells.
-                if arrival.standing != Standing::Previous {
-                    self.end(cx, PeerError::Closed(code));
+                // Under old keys it is late: the peer has said since what it prefers.
+                if !is_late {
+                    self.heed_challenge(cx, path, challenge);
                 }
-                Ok(())
+                self.tunnel.take_challenge(cx, path, route, arrival.len, challenge)?;
             }
-            Frame::Control { number, body } => self.take_control_frame(cx, arrival, number, body),
-            Frame::ControlAck(ack) => {
-                self.take_control_ack(cx, arrival.standing, ack);
-                Ok(())
+            Frame::Response(response) => self.tunnel.take_response(cx, path, route, response),
+            // Under old keys it is late: who says it forgets all keys, and has come back to answer
+            // for the new ones. If that answer had left before, the first words under the new keys
+            // stay without one, and that tells.
+            Frame::Close(code) if !is_late => self.end(cx, PeerError::Closed(code)),
+            Frame::Control { number, body } => {
+                epoch.control.receive(number, body)?;
+                while let Some((message, standing)) = self.tunnel.epochs.message(id, cx.drops) {
+                    self.take_message(cx, id, standing, message);
+                }
+            }
+            Frame::ControlAck(ack) if !is_late => {
+                // There may be room for more.
+                self.tunnel.control.acknowledged(ack);
+                self.tunnel.announce(cx);
+                self.apply_settings(cx);
             }
             Frame::Echo(echo) => {
-                if let Some(path) = arrival.path.filter(|_| self.at_gateway()) {
-                    self.tunnel.echo.ask(cx.now, path, arrival.route.remote, echo);
+                if let Some(path) = path.filter(|_| self.at_gateway()) {
+                    self.tunnel.echo.ask(cx.now, path, route.remote, echo);
                 }
-                Ok(())
             }
-            Frame::Unknown => Ok(()),
+            Frame::Close(_) | Frame::ControlAck(_) | Frame::Unknown => {}
             Frame::UnknownCritical(kind) => {
-                self.close_over_frame(cx, kind);
-                Ok(())
+                // It must not be skipped, and nobody here knows what it means.
+                self.tunnel.say_close(cx, CloseCode::Protocol);
+                self.end(cx, PeerError::UnknownFrame(kind));
             }
         }
+        Ok(())
     }
 
     /// An inner packet: delivered at once, in order, or not at all because a copy was.
@@ -265,13 +287,13 @@ impl Peer {
         framing: Framing,
         packet: &[u8],
     ) -> Result<(), DropReason> {
-        let id = arrival.epoch;
+        let (id, came) = (arrival.epoch, arrival.came(&self.tunnel.paths.list));
         let place = match framing {
-            Framing::Plain => return self.deliver(cx, self.came_by(arrival.path), packet),
+            Framing::Plain => return self.deliver(cx, came, packet),
             Framing::Once { bucket, sequence } => {
                 let found = self.tunnel.epochs.find(id);
                 if found.is_some_and(|(epoch, _)| epoch.reorder.take_once(bucket, sequence)) {
-                    return self.deliver(cx, self.came_by(arrival.path), packet);
+                    return self.deliver(cx, came, packet);
                 }
                 return Ok(());
             }
@@ -293,74 +315,6 @@ impl Peer {
         delivered
     }
 
-    /// How a packet came that need not wait for what comes before it.
-    fn came_by(&self, path: Option<PathId>) -> Came {
-        path.filter(|&id| self.tunnel.paths.list.is_shared(id)).map_or(Came::Alone, Came::Beside)
-    }
-
-    /// The peer said something that must not be skipped, and nobody here knows what it means.
-    fn close_over_frame(&mut self, cx: &mut Context<'_>, kind: u8) {
-        self.tunnel.say_close(cx, crate::error::CloseCode::Protocol);
-        self.end(cx, PeerError::UnknownFrame(kind));
-    }
-
-    /// The peer has taken what it was told for certain: there may be room for more.
-    fn take_control_ack(&mut self, cx: &mut Context<'_>, standing: Standing, ack: ControlAck) {
-        if standing != Standing::Previous {
-            self.tunnel.control.acknowledged(ack);
-            self.tunnel.announce(cx);
-            self.apply_settings(cx);
-        }
-    }
-
-    /// What the client says in a challenge of how it wants to be reached.
-    fn heed_challenge(&mut self, cx: &mut Context<'_>, arrival: Arrival, challenge: Challenge) {
-        // Under old keys it is late: the peer has said since what it prefers.
-        if arrival.standing == Standing::Previous {
-            return;
-        }
-        if challenge.prefer && challenge.moves >= self.followed {
-            self.followed = challenge.moves;
-            self.tunnel.prefer(cx, arrival.path, challenge.abandon_others);
-        }
-        if let Some(path) = arrival.path.filter(|_| self.tunnel.paths.at_gateway()) {
-            self.bonding.set_shared(&mut self.tunnel, cx.now, path, challenge.beside);
-        }
-    }
-
-    /// Takes a packet that is sent again because it was lost, unless the first one has arrived.
-    fn take_retransmission(
-        &mut self,
-        cx: &mut Context<'_>,
-        arrival: Arrival,
-        serial: PathSerial,
-        number: u32,
-        packet: &[u8],
-    ) -> Result<(), DropReason> {
-        let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch) else { return Ok(()) };
-        let lane = epoch.rx.get_mut(&serial).ok_or(DropReason::UnknownIndex)?;
-        if lane.take_retransmitted(cx.now, number) {
-            self.deliver(cx, self.came_by(arrival.path), packet)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// A piece of a frame; with the last of them that is whole.
-    fn take_piece(
-        &mut self,
-        cx: &mut Context<'_>,
-        arrival: Arrival,
-        packet_id: u32,
-        (index, piece): (u8, &[u8]),
-    ) -> Result<(), DropReason> {
-        let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch) else { return Ok(()) };
-        match epoch.reassembly.receive(cx.now, packet_id, index, piece)? {
-            Some(whole) => self.take_whole(cx, arrival, &whole),
-            None => Ok(()),
-        }
-    }
-
     /// A frame that came in pieces: an inner packet, and nothing else.
     fn take_whole(
         &mut self,
@@ -376,19 +330,18 @@ impl Peer {
         }
     }
 
-    fn take_last_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, last: &Feedback) {
-        self.take_feedback(cx, arrival, last);
-        // Under old keys the serial is that of another lane.
-        if arrival.standing != Standing::Previous
-            && self.at_gateway()
-            && let Some(id) = self.tunnel.epochs.path_of(last.serial)
-            && arrival.path != Some(id)
-            && let Some(path) = self.tunnel.paths.list.get_mut(id)
-        {
-            path.move_to_gone(); // what is sealed with it arrives no more, says the client
+    /// What the client says in a challenge of how it wants to be reached.
+    fn heed_challenge(&mut self, cx: &mut Context<'_>, path: Option<PathId>, challenge: Challenge) {
+        if challenge.prefer && challenge.moves >= self.followed {
+            self.followed = challenge.moves;
+            self.tunnel.prefer(cx, path, challenge.abandon_others);
+        }
+        if let Some(path) = path.filter(|_| self.at_gateway()) {
+            self.bonding.set_shared(&mut self.tunnel, cx.now, path, challenge.beside);
         }
     }
 
+    /// Hands feedback to the packets in flight, and what it shows to the paths.
     fn take_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, feedback: &Feedback) {
         let Arrival { epoch, came_at, .. } = arrival;
         let conditions = self.bonding.conditions(cx);
@@ -408,101 +361,85 @@ impl Peer {
         }
     }
 
-    fn take_control_frame(
+    /// Takes one control message: hands it to the part that it is for.
+    fn take_message(
         &mut self,
         cx: &mut Context<'_>,
-        arrival: Arrival,
-        number: u32,
-        body: &[u8],
-    ) -> Result<(), DropReason> {
-        let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch) else { return Ok(()) };
-        epoch.control.receive(number, body)?;
-        while let Some((epoch, _)) = self.tunnel.epochs.find(arrival.epoch)
-            && let Some(body) = epoch.control.poll()
-        {
-            let message = match Control::parse(&body) {
-                Ok(message) => message,
-                Err(reason) => {
-                    cx.drops.count(reason);
-                    continue; // those behind it count all the same
-                }
-            };
-            let asked = &mut self.bonding.settings;
-            match message {
-                Control::Networks(networks) => self.take_networks(cx, arrival.epoch, networks),
-                Control::Lease(lease) => self.take_lease(cx, arrival.epoch, lease),
-                Control::Early(ends) => self.take_early(&Early::new(&ends)),
-                Control::Routes(routes) => {
-                    self.note_introduced();
-                    if self.tunnel.paths.at_gateway() {
-                        cx.tell(Event::Routes { peer: self.tunnel.identity.key, routes });
-                    }
-                }
-                Control::Indices { first, indices } => {
-                    epoch.take_indices(first, &indices);
-                    // For want of one, some path may have been put off.
-                    self.tunnel.manage(cx, PathManager::stand_by);
-                }
-                Control::Policed { serial, kbps } => {
-                    if let Some(path) = epoch.rx.get(&serial).and_then(|lane| lane.path) {
-                        self.tunnel.manage(cx, |paths, cx| {
-                            paths.doubt_udp(cx, path, Direction::Down, kbps);
-                        });
-                    }
-                }
-                Control::Taken { next } => epoch.note_taken(next),
-                Control::RestartTokens { first, tokens } => {
-                    epoch.take_restart_tokens(first, &tokens);
-                }
-                Control::Addresses(addresses) => self.take_addresses(cx, addresses),
-                // Under old keys it is late: the client said it again under the new ones.
-                Control::Scheduler(_) | Control::Recovery(_)
-                    if !self.tunnel.paths.at_gateway()
-                        || arrival.standing == Standing::Previous => {}
-                Control::Scheduler(n) => {
-                    asked.scheduler = Scheduler::numbered(n).unwrap_or_default()
-                }
-                Control::Recovery(n) => asked.recovery = Recovery::numbered(n).unwrap_or_default(),
-                Control::Run(run) => {
-                    // Under old keys it may be late, and does not show which host is active now.
-                    let is_new =
-                        self.tunnel.paths.at_gateway() && arrival.standing != Standing::Previous;
-                    if is_new && self.runs.returns(run) {
-                        self.note_shared_key(cx);
-                        self.warn_of_shared_key(cx);
-                    }
-                }
-                Control::KeyIsShared if !self.tunnel.paths.at_gateway() => self.note_shared_key(cx),
-                Control::KeyIsShared => {}
-                Control::Unknown(_) => {}
+        id: EpochId,
+        standing: Standing,
+        message: Control,
+    ) {
+        let (peer, is_late) = (self.tunnel.identity.key, standing == Standing::Previous);
+        let Some((epoch, _)) = self.tunnel.epochs.find(id) else { return };
+        match (message, &mut self.tunnel.paths.side) {
+            (Control::Indices { first, indices }, _) => {
+                epoch.take_indices(first, &indices);
+                // For want of one, some path may have been put off.
+                self.tunnel.manage(cx, PathManager::stand_by);
             }
+            (Control::Taken { next }, _) => epoch.note_taken(next),
+            (Control::RestartTokens { first, tokens }, _) => {
+                epoch.take_restart_tokens(first, &tokens);
+            }
+            (Control::Policed { serial, kbps }, _) => {
+                if let Some(path) = epoch.arrives_by(serial) {
+                    let doubt = Direction::Down;
+                    self.tunnel.manage(cx, |paths, cx| paths.doubt_udp(cx, path, doubt, kbps));
+                }
+            }
+            (Control::Networks(networks), Side::Client(connector)) => {
+                if let Some(networks) = connector.granted.take_networks(id, networks) {
+                    cx.tell(Event::Networks { peer, networks });
+                }
+            }
+            (Control::Lease(lease), Side::Client(connector)) => {
+                if let Some(networks) = connector.granted.take_lease(id, lease.clone()) {
+                    cx.tell(Event::Networks { peer, networks });
+                }
+                cx.tell(Event::Leased { peer, lease });
+            }
+            (Control::Addresses(addresses), _) => {
+                if self.tunnel.manage(cx, |paths, cx| paths.take_addresses(cx, &addresses)) {
+                    cx.tell(Event::Announced { peer, addresses });
+                }
+            }
+            (Control::KeyIsShared, Side::Client(_)) => self.raise_key_alarm(cx),
+            (Control::Early(ends), Side::Gateway { .. }) => {
+                self.flows.set_early(Early::new(&ends));
+                self.is_early_known = true;
+            }
+            (Control::Routes(routes), Side::Gateway { .. }) => {
+                // A client says this last when it introduces itself. One that wants nothing early
+                // does not say so, and may be another process than before.
+                if !std::mem::take(&mut self.is_early_known) && !self.flows.early().is_empty() {
+                    self.flows.set_early(Early::default());
+                }
+                cx.tell(Event::Routes { peer, routes });
+            }
+            // Under old keys these are late: the client said them again under the new ones.
+            (Control::Scheduler(number), Side::Gateway { .. }) if !is_late => {
+                self.bonding.settings.ask_scheduler(number);
+            }
+            (Control::Recovery(number), Side::Gateway { .. }) if !is_late => {
+                self.bonding.settings.ask_recovery(number);
+            }
+            (Control::Run(run), Side::Gateway { .. }) if !is_late => {
+                if self.key_alarm.returns(run) {
+                    self.raise_key_alarm(cx);
+                }
+            }
+            _ => {} // it has no meaning at this end, or came too late
         }
-        Ok(())
     }
 
-    /// Client: the gateway names the networks that it leads to.
-    fn take_networks(&mut self, cx: &mut Context<'_>, epoch: EpochId, networks: Vec<Prefix>) {
-        let Some(connector) = self.tunnel.paths.side.client_mut() else { return };
-        if connector.granted.take_networks(epoch, networks) {
-            let networks = connector.granted.networks().to_vec();
-            cx.tell(Event::Networks { peer: self.tunnel.identity.key, networks });
+    /// Two hosts use the client's key. A gateway tells the client.
+    fn raise_key_alarm(&mut self, cx: &mut Context<'_>) {
+        if self.key_alarm.raise(cx.now) {
+            cx.tell(Event::KeyIsShared { peer: self.tunnel.identity.key });
         }
-    }
-
-    /// Client: the gateway grants inner addresses, after it has named its networks.
-    fn take_lease(&mut self, cx: &mut Context<'_>, epoch: EpochId, lease: Lease) {
-        let Some(connector) = self.tunnel.paths.side.client_mut() else { return };
-        if connector.granted.end_networks(epoch) {
-            cx.tell(Event::Networks { peer: self.tunnel.identity.key, networks: Vec::new() });
-        }
-        connector.granted.lease = Some(lease.clone());
-        cx.tell(Event::Leased { peer: self.tunnel.identity.key, lease });
-    }
-
-    /// Client: the gateway is reached at these from now on.
-    fn take_addresses(&mut self, cx: &mut Context<'_>, addresses: Vec<SocketAddr>) {
-        if self.tunnel.manage(cx, |paths, cx| paths.take_addresses(cx, &addresses)) {
-            cx.tell(Event::Announced { peer: self.tunnel.identity.key, addresses });
+        if self.at_gateway() {
+            self.tunnel.control.push(cx.now, &Control::KeyIsShared);
+            self.tunnel.send_control(cx);
         }
     }
 }

@@ -289,6 +289,23 @@ impl Epoch {
         Ok(Opened { plaintext, newest, delivered: lane.was_retransmitted(number) })
     }
 
+    /// A packet that was lost as `number` on the lane of `serial` came by another path. Returns
+    /// whether it is to be delivered: it has not arrived before.
+    pub(crate) fn take_retransmitted(
+        &mut self,
+        now: Instant,
+        serial: PathSerial,
+        number: u32,
+    ) -> Result<bool, DropReason> {
+        let lane = self.rx.get_mut(&serial).ok_or(DropReason::UnknownIndex)?;
+        Ok(lane.take_retransmitted(now, number))
+    }
+
+    /// The path that arrives on the lane of `serial`, if there is one.
+    pub(crate) fn arrives_by(&self, serial: PathSerial) -> Option<PathId> {
+        self.rx.get(&serial)?.path
+    }
+
     /// Takes indices that the peer issued.
     pub(crate) fn take_indices(&mut self, first: PathSerial, indices: &[SessionIndex]) {
         let furthest = self.next_tx.0.saturating_add(SERIALS_AHEAD_MAX);

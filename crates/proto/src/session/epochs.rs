@@ -11,12 +11,14 @@ use std::net::IpAddr;
 
 use super::epoch::{Epoch, REKEY_TIME_WITHOUT_INDICES};
 use super::index::{EpochId, IndexTable};
+use crate::error::Drops;
 use crate::id::PathSerial;
 use crate::multipath::path_queues::Given;
 use crate::path::{Path, PathId};
 use crate::recovery::packet::{Load, SpaceId};
 use crate::recovery::sent_packets::SentPackets;
 use crate::time::{Duration, Instant};
+use crate::wire::control::Control;
 use crate::wire::frame::Framing;
 
 /// Unused epochs of answered handshakes for each peer: as many as the candidates that a client
@@ -78,6 +80,22 @@ impl Epochs {
         }
         let pending = self.pending.iter_mut().find(|epoch| epoch.id == id)?;
         Some((pending, Standing::Pending))
+    }
+
+    /// The next control message under the keys of the epoch `id`, if its turn has come. One that is
+    /// damaged is skipped.
+    pub(crate) fn message(
+        &mut self,
+        id: EpochId,
+        drops: &mut Drops,
+    ) -> Option<(Control, Standing)> {
+        let (epoch, standing) = self.find(id)?;
+        loop {
+            match Control::parse(&epoch.control.poll()?) {
+                Ok(message) => return Some((message, standing)),
+                Err(reason) => drops.count(reason),
+            }
+        }
     }
 
     /// A handshake was answered: its epoch waits for its first datagram.

@@ -36,24 +36,35 @@ impl SharedKey {
     pub fn stands(&self, now: Instant) -> bool {
         now.saturating_since(self.last) < ALARM_TIME
     }
-
-    /// The alarm after another return. The flag is true if the alarm is new.
-    pub(crate) fn noticed(before: Option<Self>, now: Instant) -> (Self, bool) {
-        match before.filter(|before| before.stands(now)) {
-            Some(before) => (Self { last: now, ..before }, false),
-            None => (Self { since: now, last: now }, true),
-        }
-    }
 }
 
-/// The runs of a client's program that its gateway knows.
+/// The alarm that two hosts use the client's key, and at its gateway the runs that may raise it.
 #[derive(Debug, Default)]
-pub(crate) struct Runs {
+pub(crate) struct KeyAlarm {
+    raised: Option<SharedKey>,
     present: Option<u64>,
     before: VecDeque<u64>,
 }
 
-impl Runs {
+impl KeyAlarm {
+    /// Raises the alarm, or prolongs it. Returns whether it is new.
+    pub(crate) fn raise(&mut self, now: Instant) -> bool {
+        let lasting = self.raised.filter(|alarm| alarm.stands(now));
+        self.raised =
+            Some(SharedKey { since: lasting.map_or(now, |alarm| alarm.since), last: now });
+        lasting.is_none()
+    }
+
+    /// Whether the alarm was raised and still lasts.
+    pub(crate) fn lasts(&self, now: Instant) -> bool {
+        self.raised.is_some_and(|alarm| alarm.stands(now))
+    }
+
+    /// The last alarm, for people.
+    pub(crate) const fn raised(&self) -> Option<SharedKey> {
+        self.raised
+    }
+
     /// Notes the client's present run. Returns whether this run was replaced by another one before.
     pub(crate) fn returns(&mut self, run: u64) -> bool {
         let Some(replaced) = self.present.replace(run).filter(|&replaced| replaced != run) else {
@@ -75,7 +86,7 @@ mod tests {
 
     #[test]
     fn only_a_run_that_was_replaced_returns() {
-        let mut runs = Runs::default();
+        let mut runs = KeyAlarm::default();
         let heard = [7, 7, 8, 8, 9, 8, 8, 7, 9];
         let returned: Vec<bool> = heard.iter().map(|&run| runs.returns(run)).collect();
         let expected = [false, false, false, false, false, true, false, true, true];
@@ -84,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_host_that_restarts_for_ever_returns_never_and_costs_no_memory() {
-        let mut runs = Runs::default();
+        let mut runs = KeyAlarm::default();
         assert!((0..1_000).all(|run| !runs.returns(run)));
         assert_eq!(runs.before.len(), REMEMBERED_MAX);
     }

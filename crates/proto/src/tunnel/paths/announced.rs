@@ -51,22 +51,24 @@ impl Granted {
         self.lease.as_ref().map_or(&[], |lease| &lease.gateway)
     }
 
-    /// The networks as they were told last.
-    pub(crate) fn networks(&self) -> &[Prefix] {
-        &self.known
-    }
-
-    /// The gateway names its networks in `epoch`. Returns whether they are others than before.
-    pub(crate) fn take_networks(&mut self, epoch: EpochId, networks: Vec<Prefix>) -> bool {
+    /// The gateway names its networks in `epoch`. Returns them if they are not the known ones.
+    pub(crate) fn take_networks(
+        &mut self,
+        epoch: EpochId,
+        networks: Vec<Prefix>,
+    ) -> Option<Vec<Prefix>> {
         self.told_in = Some(epoch);
-        let is_news = self.known != networks;
-        self.known = networks;
-        is_news
+        if self.known == networks {
+            return None;
+        }
+        self.known.clone_from(&networks);
+        Some(networks)
     }
 
-    /// The gateway has said all that it says before a lease. If it named no networks in `epoch`,
-    /// there are none. Returns whether that is news.
-    pub(crate) fn end_networks(&mut self, epoch: EpochId) -> bool {
-        self.told_in != Some(epoch) && self.take_networks(epoch, Vec::new())
+    /// The gateway grants a lease. It names its networks before: if it named none in `epoch`, there
+    /// are none. Returns the networks if they changed by that.
+    pub(crate) fn take_lease(&mut self, epoch: EpochId, lease: Lease) -> Option<Vec<Prefix>> {
+        self.lease = Some(lease);
+        if self.told_in == Some(epoch) { None } else { self.take_networks(epoch, Vec::new()) }
     }
 }
