@@ -79,6 +79,12 @@ impl Drops {
         *slot = slot.saturating_add(1);
     }
 
+    /// Counts so many drops.
+    pub(crate) fn count_many(&mut self, reason: DropReason, drops: usize) {
+        let slot = &mut self.0[reason as usize];
+        *slot = slot.saturating_add(drops as u64);
+    }
+
     /// How often `reason` was counted.
     pub fn of(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]

@@ -244,6 +244,9 @@ impl Flows {
 
     /// What is preferred from now on. Connections that are known are judged anew.
     pub(crate) fn set_priorities(&mut self, memory: &mut Memory, priorities: Priorities) {
+        if *self.priorities() == priorities {
+            return;
+        }
         for (_, flow) in self.table.iter_mut() {
             flow.judge_anew(memory, &priorities);
         }

@@ -172,9 +172,9 @@ impl Node {
             Command::Close { peer, code } => {
                 self.for_peer(now, peer, out, |peer, cx| peer.close(cx, code))
             }
-            Command::SetLocals(locals) => {
-                self.each_peer(now, out, |peer, cx| peer.locals_changed(cx, &locals))
-            }
+            Command::SetLocals(locals) => self.each_peer(now, out, |peer, cx| {
+                peer.change_paths(cx, |paths, cx| paths.locals_changed(cx, &locals))
+            }),
             Command::Announce(addresses) => {
                 self.announced.set(addresses);
                 self.each_peer(now, out, |peer, cx| peer.tunnel.announce(cx))
@@ -182,31 +182,33 @@ impl Node {
             Command::Recall { route, index } => {
                 self.notices.send(route, index, out).then_some(()).ok_or(DropReason::QueueFull)
             }
-            Command::Recorded { peer, tuple } => {
-                self.for_peer(now, peer, out, |peer, cx| peer.recorded(cx, &tuple))
-            }
-            Command::BreakOff { peer, tuple } => {
-                self.for_peer(now, peer, out, |peer, cx| peer.break_off(cx, tuple))
-            }
+            Command::Recorded { peer, tuple } => self.for_peer(now, peer, out, |peer, cx| {
+                peer.change_flows(cx, |flows, _| flows.recorded(&tuple))
+            }),
+            Command::BreakOff { peer, tuple } => self.for_peer(now, peer, out, |peer, cx| {
+                peer.change_flows(cx, |flows, cx| flows.break_off(cx.now, cx.memory, tuple))
+            }),
             Command::SetMode(mode) => {
                 self.config.mode = mode;
-                self.each_peer(now, out, |peer, cx| peer.mode_changed(cx))
+                self.each_peer(now, out, |peer, cx| peer.change_paths(cx, PathManager::stand_by))
             }
             Command::SetScheduler(scheduler) => {
                 self.config.scheduler = scheduler;
-                self.each_peer(now, out, |peer, cx| peer.scheduler_changed(cx))
+                self.each_peer(now, out, |peer, cx| peer.settings_changed(cx))
             }
             Command::SetRecovery(recovery) => {
                 self.config.recovery = recovery;
-                self.each_peer(now, out, |peer, cx| peer.recovery_changed(cx))
+                self.each_peer(now, out, |peer, cx| peer.settings_changed(cx))
             }
             Command::SetSpread(spread) => {
                 self.config.spread = spread;
-                self.each_peer(now, out, |peer, cx| peer.mode_changed(cx))
+                self.each_peer(now, out, |peer, cx| peer.change_paths(cx, PathManager::stand_by))
             }
             Command::SetHold(rules) => {
                 self.config.hold = rules.clone();
-                self.each_peer(now, out, |peer, cx| peer.set_hold(cx, rules.clone()))
+                self.each_peer(now, out, |peer, cx| {
+                    peer.change_flows(cx, |flows, _| flows.set_rules(rules.clone()))
+                })
             }
             Command::SetEarly(early) => {
                 self.early = early.clone();
@@ -214,7 +216,11 @@ impl Node {
             }
             Command::SetPriorities(priorities) => {
                 self.priorities = priorities.clone();
-                self.each_peer(now, out, |peer, cx| peer.set_priorities(cx, priorities.clone()))
+                self.each_peer(now, out, |peer, cx| {
+                    peer.change_flows(cx, |flows, cx| {
+                        flows.set_priorities(cx.memory, priorities.clone())
+                    })
+                })
             }
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         }
@@ -337,7 +343,7 @@ impl Node {
         let slots: Vec<_> = self.by_key.values().copied().filter(uses).collect();
         for slot in slots {
             self.with_peer(now, slot, out, |peer, cx| {
-                peer.socket_failed(cx, socket);
+                peer.change_paths(cx, |paths, cx| paths.socket_failed(cx, socket));
                 Ok(())
             })?;
         }

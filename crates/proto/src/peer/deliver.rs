@@ -30,7 +30,13 @@ impl Peer {
     ) -> Result<(), DropReason> {
         let inner = InnerPacket::whole(packet)?;
         if let Err(reason) = self.admission.admit(cx.now, &inner) {
-            self.refuse(cx, &inner);
+            if self.tunnel.epochs.current.is_some()
+                && let Some(answer) = self.admission.refusal(cx.now, &inner)
+                && let Ok(answer) = InnerPacket::whole(&answer)
+                && let Err(reason) = self.send_inner(cx, &answer)
+            {
+                cx.drops.count(reason);
+            }
             return Err(reason);
         }
         if let Side::Client(connector) = &self.tunnel.paths.side {
@@ -51,17 +57,5 @@ impl Peer {
             change.apply(cx.out.last_inner());
         }
         Ok(())
-    }
-
-    /// Gateway: tells the peer that a packet may not go where it wants to.
-    fn refuse(&mut self, cx: &mut Context<'_>, packet: &InnerPacket<'_>) {
-        if self.tunnel.epochs.current.is_none() {
-            return;
-        }
-        let Some(answer) = self.admission.refusal(cx.now, packet) else { return };
-        let sent = InnerPacket::whole(&answer).and_then(|answer| self.send_inner(cx, &answer));
-        if let Err(reason) = sent {
-            cx.drops.count(reason);
-        }
     }
 }

@@ -1,19 +1,13 @@
 //! A session begins, changes its state and ends. The flows are told: while no path carries, open
 //! connections are held.
 
-use std::net::IpAddr;
-
 use super::Peer;
 use crate::error::{CloseCode, DropReason, PeerError};
-use crate::flow::Memory;
 use crate::flow::live::Early;
-use crate::flow::priority::Priorities;
-use crate::flow::rules::Rules;
-use crate::flow::tuple::Tuple;
-use crate::id::{PathSerial, SocketId};
-use crate::path::{Health, Trust};
+use crate::flow::{Flows, Memory};
+use crate::id::PathSerial;
 use crate::session::index::EpochId;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::tunnel::established::Installed;
 use crate::tunnel::paths::PathManager;
 use crate::tunnel::paths::connector::Refusal;
@@ -58,37 +52,20 @@ impl Peer {
                     self.release(cx, previous);
                 }
                 if let Some(installed) = self.tunnel.install(cx, answer, keys) {
-                    self.begin(cx, installed);
+                    let Installed { path, first, took } = installed;
+                    self.begin_epoch(cx, first, Some(took));
+                    self.tunnel.settle_in(cx, path);
                 }
             } else {
                 match connector.be_refused(cx, self.tunnel.identity.key, answer) {
                     Refusal::Again => self.tunnel.attempt_due(cx),
                     Refusal::Later => {}
-                    Refusal::Over(code) => self.go_down(cx, code),
+                    Refusal::Over(code) => self.leave_session(cx, PeerState::Down(code)),
                 }
             }
         }
         self.apply_changes(cx);
         Ok(())
-    }
-
-    /// Client: the session begins, or goes on under new keys.
-    fn begin(&mut self, cx: &mut Context<'_>, installed: Installed) {
-        let Installed { path, first, took } = installed;
-        self.begin_epoch(cx);
-        self.introduce(cx);
-        cx.tell(Event::Established { peer: self.tunnel.identity.key, first, took: Some(took) });
-        self.tunnel.settle_in(cx, path);
-    }
-
-    /// The session is over until somebody wants another.
-    fn go_down(&mut self, cx: &mut Context<'_>, code: CloseCode) {
-        self.forget_session(cx);
-        if let Side::Client(connector) = &mut self.tunnel.paths.side {
-            connector.handshakes.stop(cx.indices);
-        }
-        self.tunnel.paths.close_unused_sockets(cx);
-        self.tunnel.set_state(cx, PeerState::Down(code));
     }
 
     /// Says goodbye and forgets the session.
@@ -98,9 +75,9 @@ impl Peer {
             self.break_promises(cx);
         }
         if let Side::Client(connector) = &mut self.tunnel.paths.side {
-            connector.handshakes.wanted = false;
+            connector.handshakes.quit(cx.indices);
         }
-        self.go_down(cx, code);
+        self.leave_session(cx, PeerState::Down(code));
     }
 
     /// The session is over: keys, paths and what was to be said are forgotten.
@@ -121,10 +98,8 @@ impl Peer {
         };
         match (down, &mut self.tunnel.paths.side) {
             (Some(code), Side::Client(connector)) => {
-                connector.handshakes.wanted = false;
-                connector.handshakes.stop(cx.indices);
-                self.tunnel.paths.close_unused_sockets(cx);
-                self.tunnel.set_state(cx, PeerState::Down(code));
+                connector.handshakes.quit(cx.indices);
+                self.leave_session(cx, PeerState::Down(code));
             }
             (None, Side::Client(_)) => self.tunnel.connect(cx),
             (_, Side::Gateway { .. }) => self.apply_changes(cx),
@@ -159,7 +134,10 @@ impl Peer {
         }
         self.tell_news(cx);
         self.bonding.rescue_from_removed(cx, &mut self.tunnel);
-        self.leave_gone(cx);
+        if let Some(id) = self.tunnel.paths.plan().instead_of_gone() {
+            self.tunnel.manage(cx, |paths, cx| paths.activate(cx, id));
+            self.flush_waiting(cx);
+        }
         self.bonding.share_paths(cx, &mut self.tunnel);
         self.bonding.is_shared =
             self.tunnel.paths.list.iter().any(|path| path.congestion.is_some());
@@ -170,17 +148,13 @@ impl Peer {
         {
             cx.tell(Event::Reached { peer: self.tunnel.identity.key, route, index });
         }
-        let state = match (&self.tunnel.epochs.current, self.tunnel.paths.list.active()) {
-            (None, _) if self.rests() => PeerState::Resting,
-            (None, _) => PeerState::Unestablished,
-            (Some(_), None) => PeerState::Suspended,
-            (Some(_), Some(path)) => match (path.health(), path.trust()) {
-                (Health::Good, Trust::Proven) => PeerState::Up,
-                (Health::Good, _) => PeerState::Moving,
-                (Health::Silent { .. } | Health::Gone, _) => PeerState::Suspended,
-            },
-        };
         let before = self.tunnel.state;
+        let is_trying = self.tunnel.paths.connector().is_none_or(|it| it.handshakes.is_trying());
+        let state = match &self.tunnel.epochs.current {
+            Some(_) => PeerState::of(&self.tunnel.paths.list),
+            None if before == PeerState::Resting && !is_trying => PeerState::Resting,
+            None => PeerState::Unestablished,
+        };
         self.tunnel.set_state(cx, state);
         if before == PeerState::Suspended
             && state == PeerState::Up
@@ -193,24 +167,25 @@ impl Peer {
         self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
     }
 
-    /// Client: whether it still rests, with no keys and nothing under way.
-    fn rests(&self) -> bool {
-        let connector = self.tunnel.paths.connector();
-        self.tunnel.state == PeerState::Resting
-            && connector.is_some_and(|it| !it.handshakes.is_trying())
-    }
-
-    /// The session has new keys. Numbers, names and requests under the old ones are void.
-    pub(super) fn begin_epoch(&mut self, cx: &mut Context<'_>) {
+    /// The session has new keys. Numbers, names and requests under the old ones are void. `first`
+    /// if it had none before; a client says how long the handshake `took`.
+    pub(super) fn begin_epoch(
+        &mut self,
+        cx: &mut Context<'_>,
+        first: bool,
+        took: Option<Duration>,
+    ) {
         self.tunnel.begin_epoch();
         self.bonding.settings.begin_epoch(self.tunnel.paths.at_gateway());
         self.bonding.renumber(cx, &mut self.tunnel);
         self.followed = 0; // it may be another process that asks now
+        self.introduce(cx);
+        cx.tell(Event::Established { peer: self.tunnel.identity.key, first, took });
     }
 
     /// What a gateway tells a client at the beginning of an epoch, and a client its gateway: also
     /// that nothing lies behind it, since what ran there before may have said otherwise.
-    pub(super) fn introduce(&mut self, cx: &mut Context<'_>) {
+    fn introduce(&mut self, cx: &mut Context<'_>) {
         match &self.tunnel.paths.side {
             Side::Gateway { lease } => {
                 let networks = self.admission.access().networks();
@@ -232,34 +207,30 @@ impl Peer {
             Side::Client(connector) => {
                 let routes = Control::Routes(connector.handshakes.advertise.clone());
                 self.tunnel.control.push(cx.now, &Control::Run(connector.handshakes.run));
-                self.say_early(cx.now);
+                if !self.flows.early().is_empty() {
+                    let early = self.flows.early().ends().to_vec();
+                    self.tunnel.control.push(cx.now, &Control::Early(early));
+                }
                 self.tunnel.control.push(cx.now, &routes);
                 self.apply_settings(cx);
             }
         }
     }
 
-    /// Gateway: a path that the peer gave up carries nothing. Who repeats the peer's word from an
-    /// address of his own can make that the one in use; any other that carries takes its place.
-    pub(super) fn leave_gone(&mut self, cx: &mut Context<'_>) {
-        let gone = self.tunnel.paths.list.active().is_some_and(|path| path.is_gone());
-        if self.tunnel.paths.at_gateway()
-            && gone
-            && let Some(id) = self.tunnel.paths.plan().best_proven(None)
-        {
-            self.tunnel.manage(cx, |paths, cx| paths.activate(cx, id));
-            self.flush_waiting(cx);
-        }
-    }
-
     /// Called when the state may have changed.
-    pub(super) fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
+    fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
         let returns = self.tunnel.paths.list.returns(cx.now);
         let carries = matches!(self.tunnel.state, PeerState::Up | PeerState::Moving)
             || returns
             || self.tunnel.paths.list.claimed().is_some();
-        if self.tunnel.state == PeerState::Up {
-            self.tell_network();
+        if self.tunnel.state == PeerState::Up
+            && let Some(path) = self.tunnel.paths.list.active()
+            && let Some(trip) = path.rtt.minimum()
+        {
+            // The shortest round trip: a longer one may come from the session's own queue, or from
+            // a signal that fades.
+            let own = path.route.local.filter(|_| !self.tunnel.paths.at_gateway());
+            self.flows.visit(own.unwrap_or_else(|| path.route.remote.ip()), trip);
         }
         match (self.flows.is_up(), carries) {
             (true, false) => self.flows.suspend(cx.now, cx.memory),
@@ -272,21 +243,6 @@ impl Peer {
             (false, false) => {}
         }
         self.tunnel.paths.list.ask_urgently(cx.now, self.flows.is_waiting());
-    }
-
-    /// Tells by which network data goes, and how long its round trip is: at best, since a queue of
-    /// this session's own says nothing of the network, nor does a signal that fades.
-    fn tell_network(&mut self) {
-        let Some(path) = self.tunnel.paths.list.active() else { return };
-        let remote = path.route.remote.ip();
-        let client = if self.tunnel.paths.at_gateway() {
-            remote
-        } else {
-            path.route.local.unwrap_or(remote)
-        };
-        if let Some(trip) = path.rtt.minimum() {
-            self.flows.visit(client, trip);
-        }
     }
 
     /// Leaves, unless somebody is still to be told that a connection is over: what came for others
@@ -306,19 +262,15 @@ impl Peer {
         &self.flows
     }
 
-    /// What is done for connections that are seen from now on; who is not to be assisted any more
-    /// is owed what it was promised, and no more.
-    pub(crate) fn set_hold(&mut self, cx: &mut Context<'_>, rules: Rules) {
-        self.flows.set_rules(rules);
+    /// Changes what is done for the flows, or tells them what was done. They act on it at once.
+    pub(crate) fn change_flows(
+        &mut self,
+        cx: &mut Context<'_>,
+        change: impl FnOnce(&mut Flows, &mut Context<'_>),
+    ) {
+        change(&mut self.flows, cx);
         self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
         self.speak_for_others(cx);
-    }
-
-    /// Client: what its user prefers from now on.
-    pub(crate) fn set_priorities(&mut self, cx: &mut Context<'_>, priorities: Priorities) {
-        if *self.flows.priorities() != priorities {
-            self.flows.set_priorities(cx.memory, priorities);
-        }
     }
 
     /// Its user wants this early from now on; a client tells its gateway.
@@ -332,51 +284,22 @@ impl Peer {
         }
     }
 
-    /// Client: says at the beginning of an epoch what is wanted early, if anything is.
-    pub(super) fn say_early(&mut self, now: Instant) {
-        let early = self.flows.early();
-        if !early.is_empty() {
-            self.tunnel.control.push(now, &Control::Early(early.ends().to_vec()));
-        }
-    }
-
-    /// What will be owed for a connection is written down.
-    pub(crate) fn recorded(&mut self, cx: &mut Context<'_>, tuple: &Tuple) {
-        self.flows.recorded(tuple);
-        self.speak_for_others(cx);
-    }
-
-    /// Bytes of a connection were owed, and are gone.
-    pub(crate) fn break_off(&mut self, cx: &mut Context<'_>, tuple: Tuple) {
-        self.flows.break_off(cx.now, cx.memory, tuple);
-        self.speak_for_others(cx);
-    }
-
     /// Client: the usable links are these now.
     pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
         if let Some(epoch) = &mut self.tunnel.epochs.current {
             let has = |link: &Link, id, local| link.id == id && link.addresses.contains(&local);
             epoch.leave_networks(|id, local| links.iter().any(|link| has(link, id, local)));
         }
-        self.tunnel.manage(cx, |paths, cx| paths.links_changed(cx, links));
-        self.apply_changes(cx);
+        self.change_paths(cx, |paths, cx| paths.links_changed(cx, links));
     }
 
-    /// A socket of this node has failed.
-    pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
-        self.tunnel.manage(cx, |paths, cx| paths.socket_failed(cx, socket));
-        self.apply_changes(cx);
-    }
-
-    /// Gateway: its listening sockets can send from these addresses now.
-    pub(crate) fn locals_changed(&mut self, cx: &mut Context<'_>, locals: &[IpAddr]) {
-        self.tunnel.manage(cx, |paths, cx| paths.locals_changed(cx, locals));
-        self.apply_changes(cx);
-    }
-
-    /// Client: its links are used in another way from now on.
-    pub(crate) fn mode_changed(&mut self, cx: &mut Context<'_>) {
-        self.tunnel.manage(cx, PathManager::stand_by);
+    /// Changes the paths, or what they go by: the session acts on it at once.
+    pub(crate) fn change_paths(
+        &mut self,
+        cx: &mut Context<'_>,
+        change: impl FnOnce(&mut PathManager, &mut Context<'_>),
+    ) {
+        self.tunnel.manage(cx, change);
         self.apply_changes(cx);
     }
 
@@ -391,17 +314,11 @@ impl Peer {
         });
     }
 
-    /// Client: both ends choose among paths in another way from now on.
-    pub(crate) fn scheduler_changed(&mut self, cx: &mut Context<'_>) {
+    /// Client: its settings changed.
+    pub(crate) fn settings_changed(&mut self, cx: &mut Context<'_>) {
         self.apply_settings(cx);
         self.tunnel.send_control(cx);
         self.serve_bonding(cx);
-    }
-
-    /// Client: flows shall have something else by repair from now on, both ways.
-    pub(crate) fn recovery_changed(&mut self, cx: &mut Context<'_>) {
-        self.apply_settings(cx);
-        self.tunnel.send_control(cx);
     }
 }
 

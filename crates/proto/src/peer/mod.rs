@@ -181,7 +181,7 @@ impl Peer {
         self.tunnel.forget(cx);
         self.inbound = Inbound::default();
         let waited = self.bonding.forget(cx.memory.blocks());
-        (0..waited).for_each(|_| cx.drops.count(DropReason::NoRoute));
+        cx.drops.count_many(DropReason::NoRoute, waited);
     }
 
     #[cfg(test)]
@@ -244,13 +244,14 @@ impl Peer {
         if self.tunnel.established.is_some()
             && plan.is_outlived(cx.now, heard_at, persistence, !self.waiting.is_empty())
         {
-            self.rest(cx);
+            self.leave_session(cx, PeerState::Resting);
         }
     }
 
-    pub(super) fn rest(&mut self, cx: &mut Context<'_>) {
+    /// Forgets the session. The peer is in `state` until somebody wants another.
+    fn leave_session(&mut self, cx: &mut Context<'_>, state: PeerState) {
         self.forget_session(cx);
         self.tunnel.paths.close_unused_sockets(cx);
-        self.tunnel.set_state(cx, PeerState::Resting);
+        self.tunnel.set_state(cx, state);
     }
 }

@@ -170,9 +170,7 @@ impl Peer {
         }
         self.tunnel.epochs.confirm(cx.now, epoch, cx.indices);
         self.tunnel.established.get_or_insert(cx.now);
-        self.begin_epoch(cx);
-        self.introduce(cx);
-        cx.tell(Event::Established { peer: self.tunnel.identity.key, first, took: None });
+        self.begin_epoch(cx, first, None);
     }
 
     /// Takes the frames one by one.

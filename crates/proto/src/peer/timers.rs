@@ -9,7 +9,7 @@ use crate::session::restart::Proof;
 use crate::time::Instant;
 use crate::tunnel::paths::PathManager;
 use crate::tunnel::paths::plan::rest::{Outcome, SLEPT};
-use crate::tunnel::{Config, Context};
+use crate::tunnel::{Config, Context, PeerState};
 
 /// Why the core wants to be woken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -77,7 +77,16 @@ const fn settled(reason: Reason, due: fn(&Peer, &Config) -> Option<Instant>) -> 
 
 /// Every timer but [`Reason::Pace`], in the order in which they ring.
 const TIMERS: &[Timer] = &[
-    timer(Reason::Persistence, Peer::persistence_due, Peer::end_silence),
+    timer(
+        Reason::Persistence,
+        |p, config| {
+            let persistence = config.persistence_timeout;
+            let silence = p.tunnel.end_of_silence(persistence, !p.waiting.is_empty());
+            let outlasted = p.flows.outlasted(persistence);
+            silence.map(|(due, _)| due).into_iter().chain(outlasted).min()
+        },
+        Peer::end_silence,
+    ),
     timer(
         Reason::Epoch,
         |p, _| p.tunnel.epochs.due(),
@@ -86,7 +95,16 @@ const TIMERS: &[Timer] = &[
             p.tunnel.forget_spaces();
         },
     ),
-    timer(Reason::Waiting, |p, _| p.waiting.due(), Peer::expire_waiting),
+    timer(
+        Reason::Waiting,
+        |p, _| p.waiting.due(),
+        |p, cx| {
+            cx.drops.count_many(DropReason::NoRoute, p.waiting.expire(cx.now));
+            if p.waiting.may_leave(cx.now) {
+                p.flush_waiting(cx);
+            }
+        },
+    ),
     // Forgets only: `settle_time` sends.
     timer(
         Reason::Repair,
@@ -129,7 +147,10 @@ const TIMERS: &[Timer] = &[
         |p, config| {
             let plan = p.tunnel.paths.plan();
             let debt = |path: &Path| p.tunnel.epochs.debt(path, p.tunnel.sent_on(path.id));
-            p.first_path(|path| plan.silence_due(config.ablation, path, || debt(path)))
+            p.tunnel
+                .paths
+                .list
+                .first_due(|path| plan.silence_due(config.ablation, path, || debt(path)))
         },
         |p, cx| {
             p.tunnel.notice_silence(cx);
@@ -138,7 +159,9 @@ const TIMERS: &[Timer] = &[
     timer(
         Reason::Challenge,
         |p, _| {
-            p.first_path(|path| p.tunnel.paths.plan().asked_enough_due(p.flows.is_waiting(), path))
+            p.tunnel.paths.list.first_due(|path| {
+                p.tunnel.paths.plan().asked_enough_due(p.flows.is_waiting(), path)
+            })
         },
         |p, cx| {
             let enough = p.tunnel.paths.plan().asked_enough(cx.now, p.flows.is_waiting());
@@ -147,7 +170,7 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Claim,
-        |p, _| p.first_path(|path| p.tunnel.paths.plan().claim_due(path)),
+        |p, _| p.tunnel.paths.list.first_due(|path| p.tunnel.paths.plan().claim_due(path)),
         |p, cx| p.tunnel.manage(cx, PathManager::drop_overdue),
     ),
     timer(
@@ -172,12 +195,12 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.paths.plan().turn_due(path)),
+        |p, _| p.tunnel.paths.list.first_due(|path| p.tunnel.paths.plan().turn_due(path)),
         |p, cx| p.tunnel.manage(cx, PathManager::take_turns),
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.paths.plan().rest_due(path)),
+        |p, _| p.tunnel.paths.list.first_due(|path| p.tunnel.paths.plan().rest_due(path)),
         |p, cx| p.tunnel.manage(cx, PathManager::take_rests),
     ),
     timer(
@@ -187,12 +210,12 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.paths.plan().check_due(path)),
+        |p, _| p.tunnel.paths.list.first_due(|path| p.tunnel.paths.plan().check_due(path)),
         |p, cx| p.tunnel.manage(cx, PathManager::check_spares),
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.first_path(|path| p.tunnel.paths.plan().probe_due(path)),
+        |p, _| p.tunnel.paths.list.first_due(|path| p.tunnel.paths.plan().probe_due(path)),
         |p, cx| {
             for id in p.tunnel.paths.plan().probes_due(cx.now) {
                 p.tunnel.send_probe_due(cx, id);
@@ -201,7 +224,7 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Mtu,
-        |p, _| p.first_path(|path| path.mtu_due()),
+        |p, _| p.tunnel.paths.list.first_due(|path| path.mtu_due()),
         |p, cx| p.tunnel.search_mtus_due(cx),
     ),
     timer(Reason::Feedback, |p, _| p.tunnel.feedback_due(), |p, cx| p.tunnel.report_due(cx)),
@@ -221,7 +244,10 @@ const TIMERS: &[Timer] = &[
     timer(
         Reason::Keepalive,
         |p, config| {
-            p.first_path(|path| p.tunnel.paths.plan().keepalive_due(config.keepalive, path))
+            p.tunnel
+                .paths
+                .list
+                .first_due(|path| p.tunnel.paths.plan().keepalive_due(config.keepalive, path))
         },
         |p, cx| p.tunnel.keep_alive(cx),
     ),
@@ -292,23 +318,8 @@ impl Peer {
         self.speak_for_others(cx);
     }
 
-    /// The first moment at which something is due about any path.
-    fn first_path(&self, due: impl Fn(&Path) -> Option<Instant>) -> Option<Instant> {
-        self.tunnel.paths.list.iter().filter_map(due).min()
-    }
-
-    /// Packets that waited too long for a path are dropped; others leave if there is room again.
-    fn expire_waiting(&mut self, cx: &mut Context<'_>) {
-        for _ in 0..self.waiting.expire(cx.now) {
-            cx.drops.count(DropReason::NoRoute);
-        }
-        if self.waiting.may_leave(cx.now) {
-            self.flush_waiting(cx);
-        }
-    }
-
     /// Ends the silence of a session that was kept for long enough.
-    pub(super) fn end_silence(&mut self, cx: &mut Context<'_>) {
+    fn end_silence(&mut self, cx: &mut Context<'_>) {
         let outlasted = self.flows.outlasted(cx.config.persistence_timeout);
         if outlasted.is_some_and(|due| due <= cx.now) {
             // The session ended otherwise, and there was no other since.
@@ -320,7 +331,7 @@ impl Peer {
                 let tunnel = &self.tunnel;
                 let proof = Proof::find(&tunnel.epochs, tunnel.paths.list.active());
                 if cx.now < due + SLEPT && proof.is_some() {
-                    self.rest(cx);
+                    self.leave_session(cx, PeerState::Resting);
                 } else {
                     self.end(cx, PeerError::TimedOut);
                 }
@@ -333,13 +344,5 @@ impl Peer {
             Some((due, Outcome::End)) if due <= cx.now => self.end(cx, PeerError::TimedOut),
             Some(_) | None => {}
         }
-    }
-
-    /// When something must be done about a session that nobody speaks by.
-    pub(super) fn persistence_due(&self, config: &Config) -> Option<Instant> {
-        let persistence = config.persistence_timeout;
-        let silence =
-            self.tunnel.end_of_silence(persistence, !self.waiting.is_empty()).map(|(due, _)| due);
-        [silence, self.flows.outlasted(persistence)].into_iter().flatten().min()
     }
 }

@@ -40,6 +40,17 @@ pub enum PeerState {
     Down(CloseCode),
 }
 
+impl PeerState {
+    /// The state of a session with keys: that of its path in use.
+    pub(crate) fn of(paths: &Paths) -> Self {
+        match paths.active().filter(|path| path.is_good()).map(Path::trust) {
+            Some(Trust::Proven) => Self::Up,
+            Some(Trust::Chosen | Trust::Claimed { .. }) => Self::Moving,
+            None => Self::Suspended,
+        }
+    }
+}
+
 /// A snapshot of one session.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PeerStatus {

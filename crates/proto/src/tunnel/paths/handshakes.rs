@@ -186,6 +186,12 @@ impl Handshakes {
         self.round.as_ref().map(|round| round.next)
     }
 
+    /// No session is wanted any more.
+    pub(crate) fn quit(&mut self, indices: &mut IndexTable) {
+        self.wanted = false;
+        self.stop(indices);
+    }
+
     /// Ends the round under way. Returns whether there was one.
     pub(crate) fn stop(&mut self, table: &mut IndexTable) -> bool {
         let round = self.round.take();

@@ -89,6 +89,11 @@ impl Paths {
         self.list.iter().filter(holds).map(|path| path.id).collect()
     }
 
+    /// The first moment at which something is due about any path.
+    pub(crate) fn first_due(&self, due: impl Fn(&Path) -> Option<Instant>) -> Option<Instant> {
+        self.iter().filter_map(due).min()
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
         self.change_all();
         self.list.iter_mut()
