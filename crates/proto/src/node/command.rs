@@ -19,7 +19,7 @@ use crate::role::Access;
 use crate::session::index::Slot;
 use crate::time::Instant;
 use crate::tunnel::paths::PathManager;
-use crate::tunnel::{Event, Link, StreamTo};
+use crate::tunnel::{Context, Event, Link, StreamTo};
 use crate::wire::control::Prefix;
 
 /// A change from the control plane.
@@ -206,9 +206,7 @@ impl Node {
             }
             Command::SetHold(rules) => {
                 self.config.hold = rules.clone();
-                self.each_peer(now, out, |peer, cx| {
-                    peer.change_flows(cx, |flows, _| flows.set_rules(rules.clone()))
-                })
+                self.each_flows(now, out, |flows, _| flows.set_rules(rules.clone()))
             }
             Command::SetEarly(early) => {
                 self.early = early.clone();
@@ -216,11 +214,7 @@ impl Node {
             }
             Command::SetPriorities(priorities) => {
                 self.priorities = priorities.clone();
-                self.each_peer(now, out, |peer, cx| {
-                    peer.change_flows(cx, |flows, cx| {
-                        flows.set_priorities(cx.memory, priorities.clone())
-                    })
-                })
+                self.each_flows(now, out, |it, cx| it.set_priorities(cx.memory, priorities.clone()))
             }
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         }
@@ -355,7 +349,7 @@ impl Node {
         now: Instant,
         key: PeerKey,
         out: &mut Outbox,
-        verb: impl FnOnce(&mut Peer, &mut crate::tunnel::Context<'_>),
+        verb: impl FnOnce(&mut Peer, &mut Context<'_>),
     ) -> Result<(), DropReason> {
         let slot = *self.by_key.get(&key).ok_or(DropReason::NoRoute)?;
         self.with_peer(now, slot, out, |peer, cx| {
@@ -364,11 +358,20 @@ impl Node {
         })
     }
 
+    fn each_flows(
+        &mut self,
+        now: Instant,
+        out: &mut Outbox,
+        change: impl Fn(&mut Flows, &mut Context<'_>),
+    ) -> Result<(), DropReason> {
+        self.each_peer(now, out, |peer, cx| peer.change_flows(cx, &change))
+    }
+
     fn each_peer(
         &mut self,
         now: Instant,
         out: &mut Outbox,
-        mut verb: impl FnMut(&mut Peer, &mut crate::tunnel::Context<'_>),
+        mut verb: impl FnMut(&mut Peer, &mut Context<'_>),
     ) -> Result<(), DropReason> {
         let slots: Vec<_> = self.by_key.values().copied().collect();
         for slot in slots {

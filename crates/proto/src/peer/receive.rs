@@ -397,7 +397,9 @@ impl Peer {
                 cx.tell(Event::Leased { peer, lease });
             }
             (Control::Addresses(addresses), _) => {
-                if self.tunnel.manage(cx, |paths, cx| paths.take_addresses(cx, &addresses)) {
+                let is_news =
+                    self.tunnel.manage(cx, |paths, cx| paths.take_addresses(cx, &addresses));
+                if is_news {
                     cx.tell(Event::Announced { peer, addresses });
                 }
             }
@@ -422,7 +424,8 @@ impl Peer {
                 self.bonding.settings.ask_recovery(number);
             }
             (Control::Run(run), Side::Gateway { .. }) if !is_late => {
-                if self.key_alarm.returns(run) {
+                let has_returned = self.key_alarm.returns(run);
+                if has_returned {
                     self.raise_key_alarm(cx);
                 }
             }

@@ -102,8 +102,8 @@ impl PathPlan<'_> {
         best.map(|path| path.id)
     }
 
-    /// Gateway: the path that takes the place of the one in use, which the peer gave up. Who repeats
-    /// the peer's word from an address of his own can make that the one in use.
+    /// Gateway: the path that takes the place of the one in use, if the peer gave that up. An
+    /// attacker who repeats the peer's word from his own address can make that the one in use.
     pub(crate) fn instead_of_gone(&self) -> Option<PathId> {
         let is_gone = self.paths.active().is_some_and(|path| path.is_gone());
         if self.connector.is_none() && is_gone { self.best_proven(None) } else { None }
