@@ -41,7 +41,7 @@ pub(crate) struct Bonding {
     /// What the client asked for.
     pub(crate) settings: Settings,
     /// The heuristics that it goes without.
-    pub(crate) ablation: Ablation,
+    ablation: Ablation,
 
     /// Some path was told to carry a share. Otherwise no packet passes here.
     pub(crate) is_shared: bool,
@@ -84,6 +84,11 @@ pub(crate) enum Unsent {
 }
 
 impl Bonding {
+    /// Sends nothing yet, and will go without the heuristics of `ablation`.
+    pub(crate) fn new(ablation: Ablation) -> Self {
+        Self { ablation, ..Self::default() }
+    }
+
     /// Whether nothing waits.
     fn is_idle(&self) -> bool {
         self.entry.is_empty() && self.lines.is_empty()

@@ -85,7 +85,7 @@ impl Bonding {
             if !self.ablation.is_off(Heuristic::Guess) {
                 controller.guess(carried);
             }
-            tunnel.replaced_at = Some(now);
+            tunnel.changes.note_replaced(now);
         }
     }
 }

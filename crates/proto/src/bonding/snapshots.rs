@@ -95,7 +95,7 @@ impl Bonding {
             && ways.iter().filter_map(controller).any(|it| it.is_varying(now));
         let longest = longest.filter(|_| is_on(Heuristic::RepairBound));
         let mended = longest.map_or(Bound::LONG, Bound::mended_in);
-        let is_replaced = tunnel.replaced_at.is_some_and(|at| now < at + REPLACED)
+        let is_replaced = tunnel.changes.replaced_at().is_some_and(|at| now < at + REPLACED)
             && is_on(Heuristic::ReplacedBound);
         let mended = if is_replaced { mended.of_replaced() } else { mended };
         let is_told = is_on(Heuristic::Codel);

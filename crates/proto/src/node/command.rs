@@ -264,8 +264,8 @@ impl Node {
         let mut flows = Flows::new(self.config.hold.clone(), secret);
         flows.set_priorities(&mut self.memory, self.priorities.clone());
         flows.set_early(self.early.clone());
-        let mut peer = Peer::new(now, slot, config, run_of(secret), flows, secret.rotate_left(16));
-        peer.leave_out(self.config.ablation);
+        let (run, ablation) = (run_of(secret), self.config.ablation);
+        let peer = Peer::new(slot, config, ablation, run, flows, secret.rotate_left(16));
         self.peers[slot.0 as usize] = Some(peer);
         self.answer_waiting(now, key, out)
     }

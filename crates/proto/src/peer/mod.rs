@@ -119,9 +119,9 @@ struct Unsettled {
 
 impl Peer {
     pub(crate) fn new(
-        now: Instant,
         slot: Slot,
         config: PeerConfig,
+        ablation: Ablation,
         run: u64,
         flows: Flows,
         secret: u64,
@@ -134,10 +134,10 @@ impl Peer {
             }
         };
         Self {
-            tunnel: Tunnel::new(now, Identity::new(slot, config.key, config.psk), side),
+            tunnel: Tunnel::new(Identity::new(slot, config.key, config.psk), side),
             admission: Admission::new(config.access, secret),
             waiting: Waiting::default(),
-            bonding: Bonding::default(),
+            bonding: Bonding::new(ablation),
             inbound: Inbound::default(),
             is_early_known: false,
             flows,
@@ -148,11 +148,6 @@ impl Peer {
             key_alarm: KeyAlarm::default(),
             unsettled: None,
         }
-    }
-
-    /// Goes without these heuristics from now on.
-    pub(crate) const fn leave_out(&mut self, ablation: Ablation) {
-        self.bonding.ablation = ablation;
     }
 
     pub(crate) const fn access(&self) -> &Access {
@@ -196,7 +191,7 @@ impl Peer {
         PeerStatus {
             peer: tunnel.identity.key,
             state: tunnel.state,
-            established: tunnel.established,
+            established: tunnel.epochs.established().map(|(since, _)| since),
             epoch_since: current.map(|epoch| epoch.since),
             handshaking: tunnel.paths.connector().is_some_and(|it| it.handshakes.is_trying()),
             refused: tunnel.paths.connector().and_then(|it| it.handshakes.refused),
@@ -240,9 +235,9 @@ impl Peer {
     /// forgotten.
     pub(super) fn rest_if_outlived(&mut self, cx: &mut Context<'_>) {
         let persistence = cx.config.persistence_timeout;
-        let (plan, heard_at) = (self.tunnel.paths.plan(), self.tunnel.heard_at);
-        if self.tunnel.established.is_some()
-            && plan.is_outlived(cx.now, heard_at, persistence, !self.waiting.is_empty())
+        let (plan, any_waits) = (self.tunnel.paths.plan(), !self.waiting.is_empty());
+        if let Some((_, heard_at)) = self.tunnel.epochs.established()
+            && plan.is_outlived(cx.now, heard_at, persistence, any_waits)
         {
             self.leave_session(cx, PeerState::Resting);
         }

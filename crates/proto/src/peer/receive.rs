@@ -100,13 +100,12 @@ impl Peer {
         if self.unsettled.is_some_and(|earlier| earlier.lead.epoch != lead.epoch) {
             self.settle(cx);
         }
-        self.tunnel.heard_at = cx.now;
+        let is_first_heard = self.tunnel.epochs.hear(cx.now, lead.epoch);
         self.bonding.late.sample(cx.now, cx.now.saturating_since(came_at));
         let is_fresh = standing == Standing::Pending;
         if is_fresh {
             self.promote(cx, lead.epoch);
         }
-        let is_first_heard = self.tunnel.epochs.hear(lead.epoch);
         if is_first_heard {
             self.tunnel.recovery.queue.put_forward();
         }
@@ -164,12 +163,10 @@ impl Peer {
 
     /// The first datagram under a pending epoch's keys: the peer has them, they replace the old.
     fn promote(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
-        let first = self.tunnel.established.is_none();
         if let Some(previous) = self.tunnel.epochs.end_previous() {
             self.release(cx, previous);
         }
-        self.tunnel.epochs.confirm(cx.now, epoch, cx.indices);
-        self.tunnel.established.get_or_insert(cx.now);
+        let first = self.tunnel.epochs.confirm(cx.now, epoch, cx.indices);
         self.begin_epoch(cx, first, None);
     }
 

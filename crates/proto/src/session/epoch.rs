@@ -62,15 +62,15 @@ pub(crate) struct Epoch {
     keys: EpochKeys,
     pub(crate) profile: Profile,
     /// Whether this node asked for it; only then does it ask for the next one.
-    pub(crate) initiator: bool,
+    initiator: bool,
     pub(crate) since: Instant,
     /// Where the handshake's answer went to or came from.
     pub(crate) origin: Route,
     /// Where a client seeks the gateway first, in each family.
-    pub(crate) home: [Option<IpAddr>; 2],
+    home: [Option<IpAddr>; 2],
     /// What this end calls it where it says how long a sequence was, and what the peer does: the
     /// low bits of the first index that the other one issued.
-    pub(crate) names: (u16, u16),
+    names: (u16, u16),
     theirs: BTreeMap<PathSerial, SessionIndex>,
     /// What proves that the peer lost the session, by the serial of the index that it would name.
     restart_tokens: BTreeMap<PathSerial, RestartToken>,
@@ -79,7 +79,7 @@ pub(crate) struct Epoch {
     /// Lanes of paths that were given up, for when the same place is a path again.
     parked: Vec<Parked>,
     /// The serial below which this client reported the gateway's indices as used.
-    pub(crate) told_taken: PathSerial,
+    told_taken: PathSerial,
     /// The serial below which the peer reported that it has used indices.
     peer_took: PathSerial,
     pub(crate) rx: BTreeMap<PathSerial, RxSpace>,
@@ -226,6 +226,30 @@ impl Epoch {
     pub(crate) fn taken_to_tell(&self) -> Option<PathSerial> {
         let is_news = self.told_taken < self.next_tx;
         (is_news && self.spare_indices() <= INDICES_FOR_HEARD).then_some(self.next_tx)
+    }
+
+    /// Notes that the peer was told of the indices below `next`.
+    pub(crate) const fn note_told_taken(&mut self, next: PathSerial) {
+        self.told_taken = next;
+    }
+
+    /// Client: the gateway is sought first at these addresses.
+    pub(super) const fn set_home(&mut self, home: [Option<IpAddr>; 2]) {
+        self.home = home;
+    }
+
+    /// By which name the peer knows this epoch, and how many numbers its sequence of `bucket` has,
+    /// if it has any.
+    pub(super) fn end_of(&self, bucket: u8) -> Option<(u16, u16)> {
+        let taken = self.numbers.taken(bucket);
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
+        let end = taken as u16;
+        (taken != 0).then_some((self.names.0, end))
+    }
+
+    /// Whether the peer calls it so.
+    pub(super) const fn is_called(&self, name: u16) -> bool {
+        self.names.1 == name
     }
 
     /// Notes the peer's report that it used the indices below this serial. Only issued indices

@@ -38,6 +38,10 @@ pub(crate) struct Epochs {
     pub(crate) current: Option<Epoch>,
     previous: Option<Previous>,
     pending: Vec<Epoch>,
+    /// Since when there are keys without interruption.
+    established: Option<Instant>,
+    /// When the peer last showed that it has keys.
+    heard_at: Instant,
 }
 
 /// The epoch before the current one: what left under its keys is told of and repaired under them.
@@ -107,19 +111,20 @@ impl Epochs {
     }
 
     /// The pending epoch `id` was used: it becomes the current one. Those answered before it are
-    /// forgotten with it: the peer has given them up.
-    pub(crate) fn confirm(&mut self, now: Instant, id: EpochId, table: &mut IndexTable) {
-        let Some(place) = self.pending.iter().position(|epoch| epoch.id == id) else { return };
+    /// forgotten with it: the peer has given them up. Returns whether there was no session before.
+    pub(crate) fn confirm(&mut self, now: Instant, id: EpochId, table: &mut IndexTable) -> bool {
+        let place = self.pending.iter().position(|epoch| epoch.id == id);
+        let Some(place) = place else { return false };
         let mut rest = self.pending.split_off(place);
         let epoch = rest.remove(0);
         for older in std::mem::replace(&mut self.pending, rest) {
             table.revoke(older.own_indices());
         }
-        self.install(now, epoch, table);
+        self.install(now, epoch, table)
     }
 
-    /// Sends under `epoch` from now on.
-    pub(crate) fn install(&mut self, now: Instant, epoch: Epoch, table: &mut IndexTable) {
+    /// Sends under `epoch` from now on. Returns whether there was no session before.
+    pub(crate) fn install(&mut self, now: Instant, epoch: Epoch, table: &mut IndexTable) -> bool {
         if let Some(oldest) = self.previous.take() {
             table.revoke(oldest.epoch.own_indices());
         }
@@ -127,6 +132,16 @@ impl Epochs {
             let due = now + PREVIOUS_TIME;
             Previous { epoch, due, is_heard: false, is_tried: false }
         });
+        self.heard_at = now;
+        let first = self.established.is_none();
+        self.established.get_or_insert(now);
+        first
+    }
+
+    /// Since when there are keys without interruption, and when the peer last showed that it has
+    /// them; `None` while there is no session.
+    pub(crate) fn established(&self) -> Option<(Instant, Instant)> {
+        self.established.map(|since| (since, self.heard_at))
     }
 
     /// When an epoch falls due to be forgotten.
@@ -156,7 +171,8 @@ impl Epochs {
 
     /// Something came under the keys of the epoch `id`. Returns whether it is the one before the
     /// current one, and the first time since there is that.
-    pub(crate) fn hear(&mut self, id: EpochId) -> bool {
+    pub(crate) fn hear(&mut self, now: Instant, id: EpochId) -> bool {
+        self.heard_at = now;
         let previous = self.previous.as_mut().filter(|previous| previous.epoch.id == id);
         previous.is_some_and(|previous| !std::mem::replace(&mut previous.is_heard, true))
     }
@@ -175,11 +191,7 @@ impl Epochs {
     /// By which name the peer knows the epoch before the current one, and how many packets of
     /// `bucket` have their place in its sequence, if any have.
     pub(crate) fn ended(&self, bucket: u8) -> Option<(u16, u16)> {
-        let previous = self.previous()?;
-        let taken = previous.numbers.taken(bucket);
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
-        let end = taken as u16;
-        (taken != 0).then_some((previous.names.0, end))
+        self.previous()?.end_of(bucket)
     }
 
     /// The sequence of `bucket` under the keys of `id` begins where that of the epoch that the peer
@@ -187,7 +199,7 @@ impl Epochs {
     pub(crate) fn follow(&mut self, id: EpochId, bucket: u8, name: u16, end: u16) {
         if let (Some(previous), Some(current)) = (&self.previous, &mut self.current)
             && current.id == id
-            && previous.epoch.names.1 == name
+            && previous.epoch.is_called(name)
             && !previous.epoch.reorder.has_reached(bucket, end)
         {
             current.reorder.follow(bucket, end);
@@ -265,7 +277,7 @@ impl Epochs {
     /// Client: the gateway is sought first at these addresses, one of each family.
     pub(crate) const fn set_home(&mut self, home: Option<[Option<IpAddr>; 2]>) {
         if let (Some(epoch), Some(home)) = (&mut self.current, home) {
-            epoch.home = home;
+            epoch.set_home(home);
         }
     }
 
@@ -315,7 +327,7 @@ impl Epochs {
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self, table: &mut IndexTable) {
-        let Self { current, previous, pending } = std::mem::take(self);
+        let Self { current, previous, pending, .. } = std::mem::take(self);
         for epoch in current.into_iter().chain(previous.map(|it| it.epoch)).chain(pending) {
             table.revoke(epoch.own_indices());
         }

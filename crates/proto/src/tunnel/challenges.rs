@@ -246,7 +246,7 @@ impl Tunnel {
             }
         }
         if self.manage(cx, |paths, cx| paths.replace(cx, old, new)) {
-            self.replaced_at = Some(cx.now);
+            self.changes.note_replaced(cx.now);
         }
     }
 }

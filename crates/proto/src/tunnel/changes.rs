@@ -1,13 +1,15 @@
 //! What changed in a session, until the parts above the tunnel have acted on it.
 
 use crate::path::PathId;
+use crate::time::Instant;
 
-/// Changes that nobody has acted on. Each is returned once.
+/// Changes that nobody has acted on. Each is returned once, but for `replaced_at`.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     carries_anew: bool,
     asks_active: bool,
     removed: Vec<PathId>,
+    replaced_at: Option<Instant>,
 }
 
 impl Changes {
@@ -15,6 +17,7 @@ impl Changes {
     pub(crate) fn forget_paths(&mut self) {
         self.asks_active = false;
         self.removed.clear();
+        self.replaced_at = None;
     }
 
     /// A path carries that did not before.
@@ -35,6 +38,17 @@ impl Changes {
     /// Whether the path in use was challenged.
     pub(crate) const fn take_asked(&mut self) -> bool {
         std::mem::replace(&mut self.asks_active, false)
+    }
+
+    /// A path replaced one that carried.
+    pub(crate) const fn note_replaced(&mut self, now: Instant) {
+        self.replaced_at = Some(now);
+    }
+
+    /// When a path last replaced one that carried. For a while after that less may wait before the
+    /// paths.
+    pub(crate) const fn replaced_at(&self) -> Option<Instant> {
+        self.replaced_at
     }
 
     /// A path was removed because it did not work.

@@ -40,10 +40,7 @@ impl Tunnel {
             ours: attempt.indices,
             theirs: welcome.indices.to_vec(),
         };
-        self.epochs.install(cx.now, Epoch::new(cx.now, agreed), cx.indices);
-        let first = self.established.is_none();
-        self.established.get_or_insert(cx.now);
-        self.heard_at = cx.now;
+        let first = self.epochs.install(cx.now, Epoch::new(cx.now, agreed), cx.indices);
         let path = self.path_of_answer(cx, route, attempt.candidate.link, attempt.sent_at);
         if let Some(path) = self.paths.list.get_mut(path) {
             path.note_observed(welcome.observed);

@@ -111,7 +111,7 @@ impl Tunnel {
             && let Some(next) = epoch.taken_to_tell()
             && self.control.push(cx.now, &Control::Taken { next })
         {
-            epoch.told_taken = next;
+            epoch.note_told_taken(next);
             self.send_control(cx);
         }
     }

@@ -59,7 +59,6 @@ pub use status::{PathStatus, PeerState, PeerStatus};
 pub(crate) struct Tunnel {
     pub(crate) identity: Identity,
     pub(crate) epochs: Epochs,
-    pub(crate) established: Option<Instant>,
     pub(crate) paths: PathManager,
     /// Snapshots of the paths with a share. `Bonding` builds them; `send_under` books in them each
     /// datagram that leaves.
@@ -68,34 +67,28 @@ pub(crate) struct Tunnel {
     last_words: LastWords,
     /// What is in flight, and what is to be sent again.
     pub(crate) recovery: LossRecovery,
-    /// When a path replaced one that carried. `Bonding` lowers the queue's bound for a while.
-    pub(crate) replaced_at: Option<Instant>,
     pub(crate) changes: Changes,
     pub(crate) control: ControlSender,
     /// Gateway: how the client is reached.
     pub(crate) reach: Reach,
     /// Gateway: an answer that the client asked for later.
     pub(crate) echo: PendingEcho,
-    pub(crate) heard_at: Instant,
     pub(crate) state: PeerState,
 }
 
 impl Tunnel {
-    pub(crate) fn new(now: Instant, identity: Identity, side: Side) -> Self {
+    pub(crate) fn new(identity: Identity, side: Side) -> Self {
         Self {
             identity,
             epochs: Epochs::default(),
-            established: None,
             paths: PathManager::new(side),
             sharing: Vec::new(),
             last_words: LastWords::default(),
             recovery: LossRecovery::default(),
-            replaced_at: None,
             changes: Changes::default(),
             control: ControlSender::default(),
             reach: Reach::default(),
             echo: PendingEcho::default(),
-            heard_at: now,
             state: PeerState::Unestablished,
         }
     }
@@ -109,11 +102,9 @@ impl Tunnel {
         self.epochs.clear(cx.indices);
         self.paths.forget();
         self.sharing.clear();
-        self.replaced_at = None;
         self.changes.forget_paths();
         self.recovery = LossRecovery::default();
         self.control = ControlSender::default();
-        self.established = None;
         self.echo = PendingEcho::default();
     }
 
@@ -149,8 +140,8 @@ impl Tunnel {
         persistence: Duration,
         any_waits: bool,
     ) -> Option<(Instant, Outcome)> {
-        self.established?;
-        Some(self.paths.plan().end_of_silence(self.heard_at, persistence, any_waits))
+        let (_, heard_at) = self.epochs.established()?;
+        Some(self.paths.plan().end_of_silence(heard_at, persistence, any_waits))
     }
 
     /// The user wants a session with the peer, a gateway.
