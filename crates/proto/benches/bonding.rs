@@ -40,7 +40,7 @@ use rove_proto::multipath::codel::Bound;
 use rove_proto::multipath::fq_codel::FqCodel;
 use rove_proto::multipath::path_queues::{Given, PathQueues};
 use rove_proto::multipath::scheduler::Scheduler;
-use rove_proto::multipath::snapshot::{PathSnapshot, Tally};
+use rove_proto::multipath::snapshot::{Measured, PathSnapshot, Tally};
 use rove_proto::multipath::{Mode, Numbers};
 use rove_proto::node::{Command, Event, Meta, Node};
 use rove_proto::outbox::Outbox;
@@ -340,16 +340,11 @@ fn way(now: Instant, number: u32) -> PathSnapshot {
         next_at: now,
         byte_ns: 8e9 / 150e6,
         delay: trip / 2,
-        least: None,
         trip,
         least_trip: trip,
-        loss: 0.001 * f64::from(number),
-        arrives: None,
-        proven: None,
-        is_known: false,
+        measured: Measured { loss: 0.001 * f64::from(number), ..Measured::default() },
         room: 1 << 40,
         waiting: 0,
-        line: 0,
         tally: Tally::default(),
     }
 }

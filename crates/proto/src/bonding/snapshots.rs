@@ -8,7 +8,7 @@ use crate::ablation::Heuristic;
 use crate::multipath::Recovery;
 use crate::multipath::codel::Bound;
 use crate::multipath::scheduler::Scheduler;
-use crate::multipath::snapshot::{PathSnapshot, Tally};
+use crate::multipath::snapshot::{Measured, PathSnapshot, Tally};
 use crate::path::{Path, PathId};
 use crate::recovery::delay;
 use crate::time::{Duration, Instant};
@@ -77,14 +77,13 @@ impl Bonding {
                 if known.is_none() {
                     ways.push(way);
                 }
-                let PathSnapshot { line, tally, .. } = ways[at];
-                ways[at] = PathSnapshot { line, tally, ..way };
+                ways[at] = PathSnapshot { tally: ways[at].tally, ..way };
             }
             ways.swap(count, at);
             count += 1;
         }
         ways.truncate(count);
-        compare_delays(&mut ways);
+        compare_delays(&mut ways, |id| tunnel.paths.list.get(id)?.delay.least());
         // Without the queues on their way, which would let their own cause grow.
         let trip = |way: &PathSnapshot| tunnel.paths.list.get(way.path)?.rtt.minimum();
         let longest = ways.iter().filter_map(trip).max();
@@ -142,27 +141,28 @@ fn snapshot(tunnel: &Tunnel, now: Instant, path: &Path) -> Option<PathSnapshot> 
         next_at: controller.next_at(),
         byte_ns: 1e9 / controller.pacing_rate(),
         delay: least_trip / 2,
-        least: path.delay.least(),
         trip: path.rtt.smoothed(),
         least_trip,
-        loss,
-        arrives: path.rates.0.at(now),
-        proven: controller.rate(),
-        is_known: controller.is_steady(),
+        measured: Measured {
+            loss,
+            arrives: path.rates.0.at(now),
+            proven: controller.rate(),
+            is_known: controller.is_steady(),
+        },
         room: controller.room(in_flight),
         waiting: 0,
-        line: usize::MAX,
         tally: Tally::default(),
     })
 }
 
-/// The clocks of both ends tell by how much one way is longer than another.
-fn compare_delays(ways: &mut [PathSnapshot]) {
-    let least = ways.iter().map(|way| way.least);
-    let shortest = least.reduce(|a, b| Some(delay::earlier(a?, b?)));
+/// The clocks of both ends tell by how much one way is longer than another. `least` is the shortest
+/// time between departure by this clock and arrival by the peer's, in wrapping microseconds.
+fn compare_delays(ways: &mut [PathSnapshot], least: impl Fn(PathId) -> Option<u32>) {
+    let all = ways.iter().map(|way| least(way.path));
+    let shortest = all.reduce(|a, b| Some(delay::earlier(a?, b?)));
     let Some(shortest) = shortest.flatten() else { return };
     for way in ways {
-        let more = way.least.map_or(0, |least| least.wrapping_sub(shortest));
+        let more = least(way.path).map_or(0, |least| least.wrapping_sub(shortest));
         way.delay = Duration::from_micros(more.into()).min(LONGER_MAX);
     }
 }

@@ -78,19 +78,20 @@ struct Sender {
 impl Far {
     /// Looks at the paths as they are now.
     pub fn look(&mut self, now: Instant, ways: &[PathSnapshot]) {
-        let arrives: f64 = ways.iter().filter_map(|way| way.arrives).sum();
+        let arrives: f64 = ways.iter().filter_map(|way| way.measured.arrives).sum();
         let (mut floor, mut unknown) = (Duration::ZERO, None);
         for way in ways {
             let nearer = || ways.iter().filter(|other| other.delay < way.delay);
-            let carried: f64 = nearer().filter_map(|way| way.proven).sum();
+            let carried: f64 = nearer().filter_map(|way| way.measured.proven).sum();
             if carried <= 0.0 {
                 continue; // there is no nearer one, or nobody knows what it carries
             }
-            let is_full = nearer().filter_map(|way| way.arrives).sum::<f64>() >= FULL * carried;
+            let is_full =
+                nearer().filter_map(|way| way.measured.arrives).sum::<f64>() >= FULL * carried;
             let trip = nearer().map(|way| way.least_trip).min().unwrap_or_default();
             // Who never learns has less by as many of these as it is farther.
             let worth = WORTH.max(way.delay.as_secs_f64() / trip.as_secs_f64()) * carried;
-            if way.proven.is_some_and(|proven| proven >= worth) {
+            if way.measured.proven.is_some_and(|proven| proven >= worth) {
                 let was_far = self.floor >= way.delay && now < self.until;
                 // What all carry now is no longer what the nearer ones do.
                 let goes_on = was_far && arrives >= FULL * carried;
@@ -100,7 +101,7 @@ impl Far {
                 if is_full || was_far {
                     floor = floor.max(way.delay);
                 }
-            } else if is_full && !way.is_known {
+            } else if is_full && !way.measured.is_known {
                 unknown = Some(way.path);
             }
         }

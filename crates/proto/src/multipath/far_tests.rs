@@ -1,4 +1,5 @@
 use super::*;
+use crate::multipath::snapshot::Measured;
 
 const START: Instant = Instant::from_nanos(3_000_000_000);
 const MBIT: f64 = 125_000.0;
@@ -15,9 +16,12 @@ fn way(path: u32, delay_ms: u64, proven: f64, arrives: f64) -> PathSnapshot {
         byte_ns: 1e9 / (proven * MBIT).max(MBIT),
         delay,
         least_trip: Duration::from_millis(10) + delay,
-        arrives: Some(arrives * MBIT),
-        proven: Some(proven * MBIT),
-        is_known: true,
+        measured: Measured {
+            arrives: Some(arrives * MBIT),
+            proven: Some(proven * MBIT),
+            is_known: true,
+            loss: 0.0,
+        },
         ..PathSnapshot::free(path, START, proven, Duration::from_millis(15))
     }
 }
@@ -29,7 +33,8 @@ fn near_and_far(far: f64) -> [PathSnapshot; 2] {
 
 /// One of which nobody knows what it carries.
 fn unknown(way: PathSnapshot) -> PathSnapshot {
-    PathSnapshot { proven: None, is_known: false, ..way }
+    let measured = Measured { proven: None, is_known: false, ..way.measured };
+    PathSnapshot { measured, ..way }
 }
 
 /// The terms of who has just sent half a megabyte.

@@ -80,28 +80,28 @@ impl PathQueues {
     /// waits in them.
     pub fn settle(&mut self, ways: &mut [PathSnapshot]) {
         let is_settled =
-            |way: &PathSnapshot| self.lines.get(way.line).is_some_and(|l| l.path == way.path);
+            |way: &PathSnapshot| self.lines.get(way.tally.line).is_some_and(|l| l.path == way.path);
         if self.lines.len() != ways.len() || !ways.iter().all(is_settled) {
             self.lines.retain(|line| {
                 !line.given.is_empty() || ways.iter().any(|way| way.path == line.path)
             });
             for way in ways.iter_mut() {
                 let place = self.lines.iter().position(|line| line.path == way.path);
-                way.line = place.unwrap_or(self.lines.len());
+                way.tally.line = place.unwrap_or(self.lines.len());
                 if place.is_none() {
                     self.lines.push(Line { path: way.path, bytes: 0, given: VecDeque::new() });
                 }
             }
         }
         for way in ways {
-            way.waiting = self.lines[way.line].bytes;
+            way.waiting = self.lines[way.tally.line].bytes;
         }
     }
 
     /// Gives `packet` to the path of `way`, which is settled.
     pub fn push(&mut self, way: &mut PathSnapshot, given: Given, packet: Parcel) {
         debug_assert_eq!(given.len, packet.len());
-        let line = &mut self.lines[way.line];
+        let line = &mut self.lines[way.tally.line];
         line.bytes += given.len;
         line.given.push_back((given, packet));
         way.waiting += given.len;
@@ -110,7 +110,7 @@ impl PathQueues {
 
     /// Takes out the next packet of a settled path: it leaves.
     pub fn pop(&mut self, way: &mut PathSnapshot) -> Option<(Given, Parcel)> {
-        let (given, packet) = self.lines.get_mut(way.line)?.pop()?;
+        let (given, packet) = self.lines.get_mut(way.tally.line)?.pop()?;
         way.waiting -= given.len;
         self.len -= 1;
         Some((given, packet))
@@ -118,7 +118,7 @@ impl PathQueues {
 
     /// Whether [`Self::take_stranded`] would find something.
     pub(crate) fn has_stranded(&self, ways: &[PathSnapshot]) -> bool {
-        let settled: usize = ways.iter().map(|way| self.lines[way.line].given.len()).sum();
+        let settled: usize = ways.iter().map(|way| self.lines[way.tally.line].given.len()).sum();
         settled < self.len
     }
 

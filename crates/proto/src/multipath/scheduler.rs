@@ -170,7 +170,7 @@ fn most_owed(ways: &mut [PathSnapshot], may: impl Fn(&PathSnapshot) -> bool) -> 
             continue;
         }
         // One that loses everything is still found out to have stopped.
-        let weight = (1.0 - ways[place].loss).max(0.01);
+        let weight = (1.0 - ways[place].measured.loss).max(0.01);
         total += weight;
         ways[place].tally.credit += weight;
         let credit = |place: usize| ways[place].tally.credit;
@@ -211,7 +211,9 @@ fn count_anew(now: Instant, way: &mut PathSnapshot) {
     } else if now.saturating_since(tally.counted.0) < COUNTED {
         return;
     }
-    if let Some(arrives) = way.arrives.filter(|&rate| rate > tally.carried || way.loss > 0.0) {
+    if let Some(arrives) =
+        way.measured.arrives.filter(|&rate| rate > tally.carried || way.measured.loss > 0.0)
+    {
         tally.carried += (arrives - tally.carried) * NEWEST;
         tally.carried = tally.carried.max(1.0);
     }

@@ -111,9 +111,10 @@ fn round_robin_gives_each_its_turn_and_leaves_out_who_has_no_room() {
 
 #[test]
 fn loss_gives_turns_by_what_arrives() {
-    let mut ways = [way(1, 80.0, 10), PathSnapshot { loss: 0.5, ..way(2, 80.0, 10) }];
+    let mut ways = [way(1, 80.0, 10), way(2, 80.0, 10)];
+    ways[1].measured.loss = 0.5;
     assert_eq!(shares(Scheduler::Loss, &mut ways, 300), [200, 100]);
-    ways[1].loss = 1.0;
+    ways[1].measured.loss = 1.0;
     let shares = shares(Scheduler::Loss, &mut ways, 1_010);
     assert!((9..=11).contains(&shares[1]), "{shares:?}: it is found out when it carries again");
     // Who could not carry does not get everything at once afterwards.
@@ -121,7 +122,7 @@ fn loss_gives_turns_by_what_arrives() {
     for _ in 0..100 {
         assert_eq!(choose(Scheduler::Loss, &mut ways), Some(1));
     }
-    (ways[0].room, ways[1].loss) = (9, 0.0);
+    (ways[0].room, ways[1].measured.loss) = (9, 0.0);
     assert_eq!(self::shares(Scheduler::Loss, &mut ways, 10), [5, 5]);
 }
 
@@ -147,11 +148,11 @@ fn rate_follows_what_arrives_where_that_is_more_or_something_was_lost() {
     };
     pass(&mut ways);
     assert_eq!(carried(&ways), [5e6, 10e6]);
-    ways[0].arrives = Some(13e6);
-    ways[1].arrives = Some(2e6);
+    ways[0].measured.arrives = Some(13e6);
+    ways[1].measured.arrives = Some(2e6);
     pass(&mut ways);
     assert_eq!(carried(&ways), [7e6, 10e6], "less may arrive because less was given");
-    ways[1].loss = 0.01;
+    ways[1].measured.loss = 0.01;
     pass(&mut ways);
     assert_eq!(carried(&ways), [8.5e6, 8e6]);
 }

@@ -18,13 +18,23 @@ pub struct PathSnapshot {
     pub byte_ns: f64,
     /// How much longer it takes from end to end than the shortest.
     pub delay: Duration,
-    /// What lies at least between when something leaves by it, by this node's clock, and when it
-    /// arrives by the peer's, in wrapping microseconds: no time by itself.
-    pub least: Option<u32>,
     /// Its round trip,
     pub trip: Duration,
     /// and the shortest that was seen.
     pub least_trip: Duration,
+    /// What was measured of it.
+    pub measured: Measured,
+    /// Bytes that its window has room for.
+    pub room: u64,
+    /// Bytes that wait in its line.
+    pub waiting: usize,
+    /// What it got so far.
+    pub tally: Tally,
+}
+
+/// What was measured of a path.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Measured {
     /// Which part of what leaves by it is lost.
     pub loss: f64,
     /// Bytes per second that arrived by it of late, if that was measured.
@@ -33,14 +43,6 @@ pub struct PathSnapshot {
     pub proven: Option<f64>,
     /// and whether it carries no more than that.
     pub is_known: bool,
-    /// Bytes that its window has room for.
-    pub room: u64,
-    /// Bytes that wait in its line,
-    pub waiting: usize,
-    /// and which line that is.
-    pub line: usize,
-    /// What it got so far.
-    pub tally: Tally,
 }
 
 impl PathSnapshot {
@@ -99,16 +101,11 @@ impl PathSnapshot {
             next_at,
             byte_ns: 8_000.0 / mbps,
             delay: trip / 2,
-            least: None,
             trip,
             least_trip: trip,
-            loss: 0.0,
-            arrives: None,
-            proven: None,
-            is_known: false,
+            measured: Measured::default(),
             room: 1 << 40,
             waiting: 0,
-            line: usize::MAX,
             tally: Tally::default(),
         }
     }
@@ -117,6 +114,8 @@ impl PathSnapshot {
 /// What a path got so far, as far as a choice needs it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Tally {
+    /// The place of its line.
+    pub(super) line: usize,
     /// When it was its turn last, in turns of all.
     pub(super) turn: u64,
     /// What it is owed, in packets, beside the others.
