@@ -7,7 +7,7 @@
 //! run years of trouble in minutes.
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
-//! `node > peer > bonding > tunnel > role > flow > session > pack, multipath, policy > path >
+//! `node > peer > bonding > tunnel > context > role > flow > session > pack, multipath, policy > path >
 //! congestion > recovery > outbox > crypto > wire > blocks > id, time, error, ablation`.
 
 #![forbid(unsafe_code)]
@@ -20,6 +20,7 @@ pub mod ablation;
 pub mod blocks;
 mod bonding;
 pub mod congestion;
+mod context;
 pub mod crypto;
 pub mod error;
 pub mod flow;

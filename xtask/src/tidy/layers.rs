@@ -10,6 +10,7 @@ const LEVELS: &[&[&str]] = &[
     &["peer"],
     &["bonding"],
     &["tunnel"],
+    &["context"],
     &["role"],
     &["flow"],
     &["session"],

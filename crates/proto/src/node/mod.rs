@@ -32,6 +32,7 @@ pub use flows::{FLOWS_PER_PAGE, FlowsFrom, FlowsPage};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use crate::context::Announced;
 use crate::crypto::Rng;
 use crate::error::{DropReason, Drops};
 use crate::flow::Memory;
@@ -44,7 +45,6 @@ use crate::session::index::{IndexTable, Slot};
 use crate::time::{Duration, Instant};
 use crate::tunnel::Context;
 use crate::tunnel::paths::PathManager;
-use crate::tunnel::paths::announced::Announced;
 use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::RestartNotice;
 use crate::wire::{Kind, data, handshake, inner};

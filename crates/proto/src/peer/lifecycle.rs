@@ -151,7 +151,7 @@ impl Peer {
         let before = self.tunnel.state;
         let is_trying = self.tunnel.paths.connector().is_none_or(|it| it.handshakes.is_trying());
         let state = match &self.tunnel.epochs.current {
-            Some(_) => PeerState::of(&self.tunnel.paths.list),
+            Some(_) => self.tunnel.paths.list.state(),
             None if before == PeerState::Resting && !is_trying => PeerState::Resting,
             None => PeerState::Unestablished,
         };

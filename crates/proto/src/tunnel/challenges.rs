@@ -6,7 +6,7 @@
 //! When a lane's source address changes, the old address is challenged too: if it still answers,
 //! the change was forged. A change counts only from the highest number seen.
 
-use super::manage::FLIGHT_SIZE;
+use super::paths::wishes::FLIGHT_SIZE;
 use super::{Context, Side, Tunnel};
 use crate::error::DropReason;
 use crate::outbox::Route;

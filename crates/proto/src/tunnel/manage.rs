@@ -3,20 +3,17 @@
 //! 8.2 and 14.3).
 
 use super::paths::connector::Connector;
+use super::paths::wishes::FLIGHT_SIZE;
 use super::paths::{PathManager, Wish};
 use super::{Context, Event, Tunnel};
 use crate::path::{Path, PathId};
 use crate::recovery::packet::Load;
 use crate::wire::control::Control;
-use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame;
 use crate::wire::frame::{Challenge, Frame};
 
 /// Datagrams of a mover's first flight, padded to [`FLIGHT_SIZE`]: its amplification budget.
 const FLIGHT: usize = 6;
-/// UDP payload of the first flight's datagrams, and of the challenges that prove an address (RFC
-/// 9000, 8.2.1). A path that carries less is unusable.
-pub(crate) const FLIGHT_SIZE: usize = BASE_DATAGRAM;
 
 impl Tunnel {
     /// Lets the path manager act, and carries out its wishes.

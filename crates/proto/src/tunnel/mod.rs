@@ -9,7 +9,7 @@
 //! - `datagram` (numbers, frames, control), and this file (when a client asks for keys);
 //! - parts that own their state: `paths` (which paths there are and which carries), `reach` (how a
 //!   gateway reaches the client), `echo`, `changes`, `last_words` (last feedback of paths that are
-//!   gone); `status`; and `context`.
+//!   gone); and `status`.
 
 use crate::error::DropReason;
 use crate::multipath::snapshot::PathSnapshot;
@@ -33,7 +33,6 @@ use reach::Reach;
 
 mod challenges;
 mod changes;
-mod context;
 pub(crate) mod datagram;
 mod echo;
 pub(crate) mod established;
@@ -46,13 +45,13 @@ mod reach;
 pub(crate) mod retransmit;
 mod status;
 
-pub(crate) use context::Context;
-pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
+pub(crate) use crate::context::Context;
+pub use crate::context::{Config, EVENTS_MAX, Event, Link, PeerState, StreamTo};
 pub(crate) use feedback::Told;
 pub(crate) use paths::Side;
 pub use paths::connector::STREAMS_MAX;
 pub use paths::policing::{PolicedLink, Remedy};
-pub use status::{PathStatus, PeerState, PeerStatus};
+pub use status::{PathStatus, PeerStatus};
 
 /// The keys and paths that lead to one peer.
 #[derive(Debug)]

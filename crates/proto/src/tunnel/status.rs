@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use super::paths::list::Paths;
 use super::paths::policing::PolicedLink;
 use crate::congestion::status::ControllerStatus;
+use crate::context::PeerState;
 use crate::crypto::{Profile, Status};
-use crate::error::CloseCode;
 use crate::id::{LinkId, PeerKey};
 use crate::multipath::scheduler::Scheduler;
 use crate::outbox::{Route, Sending};
@@ -21,35 +21,6 @@ use crate::session::index::EpochId;
 use crate::session::runs::SharedKey;
 use crate::time::{Duration, Instant};
 use crate::wire::control::Lease;
-
-/// The state of a session, as people read it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PeerState {
-    /// There are no keys.
-    Unestablished,
-    /// Client: nobody spoke for as long as a session is kept. There are no keys, and the next
-    /// packet of either end begins a session.
-    Resting,
-    /// A proven path carries.
-    Up,
-    /// Data goes to an address that has not answered yet.
-    Moving,
-    /// No path carries; the session waits for one.
-    Suspended,
-    /// Closed, and not to be opened without a command.
-    Down(CloseCode),
-}
-
-impl PeerState {
-    /// The state of a session with keys: that of its path in use.
-    pub(crate) fn of(paths: &Paths) -> Self {
-        match paths.active().filter(|path| path.is_good()).map(Path::trust) {
-            Some(Trust::Proven) => Self::Up,
-            Some(Trust::Chosen | Trust::Claimed { .. }) => Self::Moving,
-            None => Self::Suspended,
-        }
-    }
-}
 
 /// A snapshot of one session.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,8 +7,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::candidate::Candidate;
+use crate::context::{Link, StreamTo};
 use crate::id::LinkId;
-use crate::tunnel::{Link, StreamTo};
 
 /// From which links, and to which addresses of the gateway.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ mod attempts;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use super::announced::Granted;
 use super::candidate::Candidate;
 use super::candidates::Candidates;
+use super::granted::Granted;
 use super::handshakes::{Attempt, Handshakes};
 use super::listening::Listening;
 use super::nat::NatTimeout;
@@ -21,13 +21,13 @@ use super::spares::Spares;
 use super::trust::Distrusted;
 use super::turns::{Turns, turn_time};
 use super::unanswered::Unanswered;
+use crate::context::{Context, Event, Link, StreamTo};
 use crate::crypto::Token;
 use crate::id::{LinkId, SocketId};
 use crate::multipath::Mode;
 use crate::outbox::Route;
 use crate::session::index::IndexTable;
 use crate::time::{Duration, Instant};
-use crate::tunnel::{Context, Event, Link, StreamTo};
 use crate::wire::control::Prefix;
 
 pub(crate) use answers::{Answer, Refusal};

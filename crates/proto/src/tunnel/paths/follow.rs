@@ -6,9 +6,9 @@
 use std::net::SocketAddr;
 
 use super::{PathManager, Side, Wish};
+use crate::context::Context;
 use crate::id::Transport;
 use crate::path::Path;
-use crate::tunnel::Context;
 
 impl PathManager {
     /// Client: the gateway is reached at these from now on. Returns whether that is news.

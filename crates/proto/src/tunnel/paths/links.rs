@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 
 use super::plan::is_fresh;
 use super::{PathManager, Side, Wish};
+use crate::context::{Context, Link, StreamTo};
 use crate::id::{SocketId, Transport};
 use crate::path::probe::Probes;
 use crate::path::{Path, PathId};
-use crate::tunnel::{Context, Link, StreamTo};
 
 impl PathManager {
     /// Client: the usable links are these now. Paths whose link or address went are gone; with

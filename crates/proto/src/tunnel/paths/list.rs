@@ -1,6 +1,7 @@
 //! The paths of one session and which of them carries: the active one, and while the peer moves,
 //! the claimed one that gets copies.
 
+use crate::context::PeerState;
 use crate::id::{LinkId, SocketId, Transport};
 use crate::outbox::Route;
 use crate::path::probe::{Answer, URGENT};
@@ -87,6 +88,15 @@ impl Paths {
     /// The names of those for which this holds.
     pub(crate) fn ids(&self, holds: impl FnMut(&&Path) -> bool) -> Vec<PathId> {
         self.list.iter().filter(holds).map(|path| path.id).collect()
+    }
+
+    /// The state of a session with keys: that of its path in use.
+    pub(crate) fn state(&self) -> PeerState {
+        match self.active().filter(|path| path.is_good()).map(Path::trust) {
+            Some(Trust::Proven) => PeerState::Up,
+            Some(Trust::Chosen | Trust::Claimed { .. }) => PeerState::Moving,
+            None => PeerState::Suspended,
+        }
     }
 
     /// The first moment at which something is due about any path.

@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::candidate::Candidate;
 use super::connector::Connector;
 use super::{PathManager, Side, Wish};
+use crate::context::Announced;
+use crate::context::{Config, Context, Event, Link};
 use crate::crypto::{RestartKey, SeededRng, StaticSecret};
 use crate::error::Drops;
 use crate::flow::Memory;
@@ -17,8 +19,6 @@ use crate::path::{Path, PathId, Trust};
 use crate::peer::pair;
 use crate::session::index::IndexTable;
 use crate::time::{Duration, Instant};
-use crate::tunnel::paths::announced::Announced;
-use crate::tunnel::{Config, Context, Event, Link};
 
 const PAGE: &str = include_str!("../../../../../docs/spec/paths.md");
 const A: PathId = PathId(1);

@@ -28,7 +28,7 @@
 //!
 //! State and queries: `list` (the paths), `plan` (how good each path is, when it is asked, which
 //! are kept), `indices` (how many may be opened), `wishes`, and what a client remembers:
-//! - `candidate`, `candidates` (ways to the gateway), `announced` (what it says of itself);
+//! - `candidate`, `candidates` (ways to the gateway), `granted` (what it gives);
 //! - `connector` (sockets), `handshakes`, `spares` (what is kept beside the path in use);
 //! - `trust` (links that did badly), `unanswered` (links that never answered), `policing` (links
 //!   that police UDP), `turns` (addresses that are asked by turns), `listening` (whether it only
@@ -43,11 +43,11 @@ use list::Paths;
 use plan::PathPlan;
 use wishes::Wishes;
 
-pub(crate) mod announced;
 pub(crate) mod candidate;
 pub(crate) mod candidates;
 pub(crate) mod connector;
 mod follow;
+mod granted;
 pub(crate) mod handshakes;
 pub(crate) mod indices;
 mod links;

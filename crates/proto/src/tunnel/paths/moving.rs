@@ -4,13 +4,13 @@
 use super::candidate::Candidate;
 use super::plan::SPARES_MAX;
 use super::{PathManager, Side, Wish};
+use crate::context::Context;
 use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::probe::Probes;
 use crate::path::{Path, PathId, Trust};
 use crate::recovery::rtt::Rtt;
 use crate::time::Instant;
-use crate::tunnel::Context;
 
 impl PathManager {
     /// Data goes by `id` from now on.

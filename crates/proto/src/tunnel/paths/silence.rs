@@ -1,11 +1,11 @@
 //! Silent paths: which paths are asked then (docs/spec/wire.md#silence).
 
 use super::{PathManager, Side, Wish};
+use crate::context::Context;
 use crate::id::Transport;
 use crate::multipath::Mode;
 use crate::path::{Path, PathId};
 use crate::time::{Duration, Instant};
-use crate::tunnel::Context;
 
 /// Nothing came or went by a stream for this long: either there was nothing, or it stands still.
 const QUIET: Duration = Duration::from_secs(1);

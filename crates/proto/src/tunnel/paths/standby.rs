@@ -8,10 +8,10 @@
 
 use super::plan::places::family_of;
 use super::{PathManager, Side};
+use crate::context::Context;
 use crate::id::{LinkId, Transport};
 use crate::path::{Path, PathId};
 use crate::time::Instant;
-use crate::tunnel::Context;
 
 impl PathManager {
     /// Gives the turn to the next address, where one has not answered. The path to that may have

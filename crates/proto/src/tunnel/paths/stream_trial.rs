@@ -3,11 +3,11 @@
 
 use super::candidate::Candidate;
 use super::policing::{Burst, Carried, Direction, Step, Trial};
+use super::wishes::FLIGHT_SIZE;
 use super::{PathManager, Side, Wish};
+use crate::context::Context;
 use crate::id::Transport;
 use crate::path::{Path, PathId};
-use crate::tunnel::Context;
-use crate::tunnel::manage::FLIGHT_SIZE;
 
 impl PathManager {
     /// Client: the path `id` is policed in this direction, if it is one of UDP.

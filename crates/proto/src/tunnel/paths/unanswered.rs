@@ -8,9 +8,9 @@ use std::net::IpAddr;
 
 use super::candidate::Candidate;
 use super::turns::TURN;
+use crate::context::Link;
 use crate::id::LinkId;
 use crate::time::Instant;
-use crate::tunnel::Link;
 
 /// The links that were probed and have not answered since they appeared; at most two entries a
 /// link.

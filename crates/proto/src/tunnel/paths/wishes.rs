@@ -5,6 +5,11 @@ use std::net::SocketAddr;
 
 use crate::path::{Path, PathId};
 use crate::time::Duration;
+use crate::wire::data::BASE_DATAGRAM;
+
+/// UDP payload of the first flight's datagrams, and of the challenges that prove an address (RFC
+/// 9000, 8.2.1). A path that carries less is unusable.
+pub(crate) const FLIGHT_SIZE: usize = BASE_DATAGRAM;
 
 /// What the path manager wants to be done.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! An error means that the datagram answers no attempt, and that nothing has changed.
 
 use super::Connector;
+use crate::context::{Context, Event};
 use crate::crypto::{EpochKeys, Status, Welcome};
 use crate::error::{CloseCode, DropReason};
 use crate::id::PeerKey;
@@ -13,7 +14,6 @@ use crate::session::restart::Proof;
 use crate::time::{Duration, Instant};
 use crate::tunnel::paths::handshakes::Attempt;
 use crate::tunnel::paths::list::Paths;
-use crate::tunnel::{Context, Event};
 use crate::wire::handshake::ResponsePart;
 use crate::wire::keepalive::{ANSWER_LEN, KeepaliveProof};
 use crate::wire::restart::RestartNotice;

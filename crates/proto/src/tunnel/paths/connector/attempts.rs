@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use super::{Connector, STREAMS_MAX};
+use crate::context::{Context, Event};
 use crate::crypto::{Hello, Initiator};
 use crate::id::Transport;
 use crate::outbox::Route;
@@ -17,7 +18,6 @@ use crate::time::{Duration, Instant};
 use crate::tunnel::paths::candidate::Candidate;
 use crate::tunnel::paths::handshakes::{Attempt, Parts, Round};
 use crate::tunnel::paths::list::Paths;
-use crate::tunnel::{Context, Event};
 use crate::wire::handshake::{FEATURE_PARTS, RESPONSE_LEN};
 
 /// Time between the attempts of one round to different addresses of the gateway.

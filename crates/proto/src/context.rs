@@ -1,14 +1,12 @@
-//! The configuration of a node, what every part of a peer is given for one call, and the events for
-//! the shell. This is in `tunnel` because it is the lowest part that needs it.
+//! What all sessions of a node share, and what every part of a peer is given for one call: the
+//! configuration, the time, randomness, the outbox, and the events for the shell.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use super::paths::announced::Announced;
-use super::status::PeerState;
 use crate::ablation::Ablation;
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
-use crate::error::{DropReason, Drops, PeerError};
+use crate::error::{CloseCode, DropReason, Drops, PeerError};
 use crate::flow::Memory;
 use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
@@ -18,7 +16,7 @@ use crate::multipath::{Mode, Recovery, Spread};
 use crate::outbox::{Outbox, Route};
 use crate::session::index::IndexTable;
 use crate::time::{Duration, Instant};
-use crate::wire::control::{Lease, Prefix};
+use crate::wire::control::{ADDRESSES_MAX, Lease, Prefix};
 
 /// Events that wait for the shell, which must cost no memory if it does not ask. Beyond these the
 /// oldest are dropped for what a peer has to say, and what strangers cause is dropped itself; both
@@ -80,6 +78,24 @@ pub struct StreamTo {
     pub remote: SocketAddr,
     /// How it is made, as the shell numbers the ways that it knows (plain, TLS, by a proxy).
     pub method: u8,
+}
+
+/// The state of a session, as people read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerState {
+    /// There are no keys.
+    Unestablished,
+    /// Client: nobody spoke for as long as a session is kept. There are no keys, and the next
+    /// packet of either end begins a session.
+    Resting,
+    /// A proven path carries.
+    Up,
+    /// Data goes to an address that has not answered yet.
+    Moving,
+    /// No path carries; the session waits for one.
+    Suspended,
+    /// Closed, and not to be opened without a command.
+    Down(CloseCode),
 }
 
 /// What happened, for the shell to act on or to show.
@@ -226,6 +242,35 @@ pub enum Event {
         /// Why.
         error: PeerError,
     },
+}
+
+/// Where a gateway says that it is reached.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Announced {
+    /// One more with every change.
+    version: u32,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Announced {
+    /// Changes what is said. Beyond [`ADDRESSES_MAX`] the last are left out.
+    pub(crate) fn set(&mut self, mut addresses: Vec<SocketAddr>) {
+        addresses.truncate(ADDRESSES_MAX);
+        if self.addresses != addresses {
+            self.addresses = addresses;
+            self.version = self.version.wrapping_add(1);
+        }
+    }
+
+    /// One more with every change.
+    pub(crate) const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The addresses, best first.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
 }
 
 /// What a peer is given for the time of one call.

@@ -1,39 +1,9 @@
-//! Where a gateway says that it is reached, and what it grants: a lease, and the networks that lie
-//! behind it.
+//! What a gateway grants its client: a lease, and the networks that lie behind it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use crate::session::index::EpochId;
-use crate::wire::control::{ADDRESSES_MAX, Lease, Prefix};
-
-/// Where a gateway says that it is reached.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Announced {
-    /// One more with every change.
-    version: u32,
-    addresses: Vec<SocketAddr>,
-}
-
-impl Announced {
-    /// Changes what is said. Beyond [`ADDRESSES_MAX`] the last are left out.
-    pub(crate) fn set(&mut self, mut addresses: Vec<SocketAddr>) {
-        addresses.truncate(ADDRESSES_MAX);
-        if self.addresses != addresses {
-            self.addresses = addresses;
-            self.version = self.version.wrapping_add(1);
-        }
-    }
-
-    /// One more with every change.
-    pub(crate) const fn version(&self) -> u32 {
-        self.version
-    }
-
-    /// The addresses, best first.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-}
+use crate::wire::control::{Lease, Prefix};
 
 /// What the gateway grants its client.
 #[derive(Clone, Debug, Default)]
