@@ -7,7 +7,7 @@
 //! run years of trouble in minutes.
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
-//! `node > peer > bonding > tunnel > context > role > flow > session > pack, multipath, policy > path >
+//! `node > peer > bonding > tunnel > paths > context > role > flow > session > pack, multipath, policy > path >
 //! congestion > recovery > outbox > crypto > wire > blocks > id, time, error, ablation`.
 
 #![forbid(unsafe_code)]
@@ -30,6 +30,7 @@ pub mod node;
 pub mod outbox;
 pub mod pack;
 pub mod path;
+mod paths;
 pub mod peer;
 pub mod policy;
 pub mod recovery;

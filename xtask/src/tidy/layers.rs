@@ -10,6 +10,7 @@ const LEVELS: &[&[&str]] = &[
     &["peer"],
     &["bonding"],
     &["tunnel"],
+    &["paths"],
     &["context"],
     &["role"],
     &["flow"],

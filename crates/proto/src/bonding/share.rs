@@ -3,7 +3,7 @@
 //! A client in [`Mode::Full`] shares its data among paths of all links. It tells the gateway in a
 //! challenge on each of these paths, and the gateway does the same. Each path has its own
 //! congestion controller (`coupling`), and its losses are repaired by the earliest path
-//! (`retransmit`). `tunnel::paths::plan::spread` chooses the paths, and `dispatch` chooses among
+//! (`retransmit`). `paths::plan::spread` chooses the paths, and `dispatch` chooses among
 //! them for each packet.
 
 use super::Bonding;
@@ -12,8 +12,8 @@ use crate::flow::rules::Assist;
 use crate::flow::{Assists, Flows};
 use crate::multipath::Mode;
 use crate::path::{Path, PathId};
+use crate::paths::PathManager;
 use crate::time::Instant;
-use crate::tunnel::paths::PathManager;
 use crate::tunnel::{Context, Tunnel};
 
 impl Bonding {

@@ -10,10 +10,10 @@ use crate::multipath::codel::Bound;
 use crate::multipath::scheduler::Scheduler;
 use crate::multipath::snapshot::{Measured, PathSnapshot, Tally};
 use crate::path::{Path, PathId};
+use crate::paths::list::ALL;
+use crate::paths::plan::is_fresh;
 use crate::recovery::delay;
 use crate::time::{Duration, Instant};
-use crate::tunnel::paths::list::ALL;
-use crate::tunnel::paths::plan::is_fresh;
 use crate::tunnel::{Context, Tunnel};
 
 /// All paths are looked at anew after so long: few packets at any rate, and less than feedback

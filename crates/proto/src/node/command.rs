@@ -14,11 +14,11 @@ use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::multipath::scheduler::Scheduler;
 use crate::multipath::{Mode, Recovery, Spread};
 use crate::outbox::{Outbox, Route};
+use crate::paths::PathManager;
 use crate::peer::{Peer, SideConfig};
 use crate::role::Access;
 use crate::session::index::Slot;
 use crate::time::Instant;
-use crate::tunnel::paths::PathManager;
 use crate::tunnel::{Context, Event, Link, StreamTo};
 use crate::wire::control::Prefix;
 

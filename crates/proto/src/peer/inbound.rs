@@ -8,11 +8,11 @@ use crate::ablation::Heuristic;
 use crate::multipath::reorder::{HOLD_MAX, Taken};
 use crate::outbox::REST;
 use crate::path::Path;
+use crate::paths::list::Paths;
 use crate::session::epochs::{Epochs, Standing};
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
 use crate::tunnel::Context;
-use crate::tunnel::paths::list::Paths;
 
 /// How long a gap in a sequence is held open, in round trips of the longest path: for a loss to be
 /// noticed, the repair to arrive, and for that once more.

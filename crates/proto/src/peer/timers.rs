@@ -3,12 +3,12 @@
 use super::Peer;
 use crate::error::{DropReason, PeerError};
 use crate::path::{PATHS_MAX, Path};
+use crate::paths::PathManager;
+use crate::paths::plan::rest::{Outcome, SLEPT};
 use crate::session::epoch::Epoch;
 use crate::session::epochs::Standing;
 use crate::session::restart::Proof;
 use crate::time::Instant;
-use crate::tunnel::paths::PathManager;
-use crate::tunnel::paths::plan::rest::{Outcome, SLEPT};
 use crate::tunnel::{Config, Context, PeerState};
 
 /// Why the core wants to be woken.

@@ -6,11 +6,11 @@
 //! When a lane's source address changes, the old address is challenged too: if it still answers,
 //! the change was forged. A change counts only from the highest number seen.
 
-use super::paths::wishes::FLIGHT_SIZE;
 use super::{Context, Side, Tunnel};
 use crate::error::DropReason;
 use crate::outbox::Route;
 use crate::path::{Path, PathId, Trust};
+use crate::paths::wishes::FLIGHT_SIZE;
 use crate::session::epochs::Standing;
 use crate::session::index::Lead;
 use crate::wire::frame::{Challenge, Frame, Response};

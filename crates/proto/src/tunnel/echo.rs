@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 
-use super::paths::nat::INTERVAL_MAX;
 use crate::path::PathId;
+use crate::paths::nat::INTERVAL_MAX;
 use crate::time::Instant;
 use crate::wire::frame::{Echo, Response};
 

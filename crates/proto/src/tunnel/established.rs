@@ -1,12 +1,12 @@
 //! A client takes new keys into use.
 
-use super::paths::PathManager;
-use super::paths::connector::Answer;
 use super::{Context, Side, Tunnel};
 use crate::crypto::EpochKeys;
 use crate::id::LinkId;
 use crate::outbox::Route;
 use crate::path::{Path, PathId, Trust};
+use crate::paths::PathManager;
+use crate::paths::connector::Answer;
 use crate::session::epoch::{Agreed, Epoch};
 use crate::time::{Duration, Instant};
 

@@ -1,13 +1,13 @@
 //! Arrivals and feedback: a path that a datagram came by works, reports are sent and taken, and an
 //! arrival replenishes the session indices.
 
-use super::paths::Side;
-use super::paths::policing::Direction;
 use super::{Context, Tunnel};
 use crate::congestion::{Conditions, Findings};
 use crate::id::{PathSerial, Transport};
 use crate::outbox::Draft;
 use crate::path::{Path, PathId};
+use crate::paths::Side;
+use crate::paths::policing::Direction;
 use crate::recovery::Acknowledged;
 use crate::recovery::packet::{Load, SpaceId};
 use crate::session::epochs::Standing;

@@ -7,13 +7,13 @@
 //! client anyway. A keepalive that stays without an answer is followed by a challenge. How long the
 //! interval may be is learned (`paths::nat`).
 
-use super::paths::Side;
-use super::paths::nat::{GRACE, Next, Unanswered};
 use super::{Context, Tunnel};
 use crate::error::DropReason;
 use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::{Path, PathId};
+use crate::paths::Side;
+use crate::paths::nat::{GRACE, Next, Unanswered};
 use crate::session::index::Lead;
 use crate::time::Duration;
 use crate::wire::frame::Frame;

@@ -2,11 +2,11 @@
 //! carries out its wishes in order: path challenges and MTU probes above all (RFC 9000, sections
 //! 8.2 and 14.3).
 
-use super::paths::connector::Connector;
-use super::paths::wishes::FLIGHT_SIZE;
-use super::paths::{PathManager, Wish};
 use super::{Context, Event, Tunnel};
 use crate::path::{Path, PathId};
+use crate::paths::connector::Connector;
+use crate::paths::wishes::FLIGHT_SIZE;
+use crate::paths::{PathManager, Wish};
 use crate::recovery::packet::Load;
 use crate::wire::control::Control;
 use crate::wire::frame;

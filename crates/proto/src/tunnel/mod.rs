@@ -15,6 +15,9 @@ use crate::error::DropReason;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::Route;
 use crate::path::PathId;
+use crate::paths::PathManager;
+use crate::paths::connector::Connector;
+use crate::paths::plan::rest::Outcome;
 use crate::recovery::LossRecovery;
 use crate::recovery::sent_packets::SentPackets;
 use crate::session::control::ControlSender;
@@ -26,9 +29,6 @@ use crate::wire::restart::RestartNotice;
 use changes::Changes;
 use echo::PendingEcho;
 use last_words::LastWords;
-use paths::PathManager;
-use paths::connector::Connector;
-use paths::plan::rest::Outcome;
 use reach::Reach;
 
 mod challenges;
@@ -40,17 +40,16 @@ mod feedback;
 pub(crate) mod keepalive;
 mod last_words;
 pub(crate) mod manage;
-pub(crate) mod paths;
 mod reach;
 pub(crate) mod retransmit;
 mod status;
 
 pub(crate) use crate::context::Context;
 pub use crate::context::{Config, EVENTS_MAX, Event, Link, PeerState, StreamTo};
+pub(crate) use crate::paths::Side;
+pub use crate::paths::connector::STREAMS_MAX;
+pub use crate::paths::policing::{PolicedLink, Remedy};
 pub(crate) use feedback::Told;
-pub(crate) use paths::Side;
-pub use paths::connector::STREAMS_MAX;
-pub use paths::policing::{PolicedLink, Remedy};
 pub use status::{PathStatus, PeerStatus};
 
 /// The keys and paths that lead to one peer.

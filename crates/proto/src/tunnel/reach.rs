@@ -5,10 +5,10 @@
 //! announced. Knows neither why a gateway moves nor which of its addresses work. One announcement
 //! is under way at a time: if the client cannot be reached, only the last one is worth sending.
 
-use super::paths::list::Paths;
 use crate::context::{Announced, Context};
 use crate::id::{SessionIndex, Transport};
 use crate::outbox::Route;
+use crate::paths::list::Paths;
 use crate::session::control::ControlSender;
 use crate::session::epochs::Epochs;
 use crate::time::{Duration, Instant};

@@ -2,8 +2,6 @@
 
 use std::net::SocketAddr;
 
-use super::paths::list::Paths;
-use super::paths::policing::PolicedLink;
 use crate::congestion::status::ControllerStatus;
 use crate::context::PeerState;
 use crate::crypto::{Profile, Status};
@@ -11,6 +9,8 @@ use crate::id::{LinkId, PeerKey};
 use crate::multipath::scheduler::Scheduler;
 use crate::outbox::{Route, Sending};
 use crate::path::{Health, Path, Trust};
+use crate::paths::list::Paths;
+use crate::paths::policing::PolicedLink;
 use crate::recovery::LossRecovery;
 use crate::recovery::delay::Delay;
 use crate::recovery::feedback::Reports;

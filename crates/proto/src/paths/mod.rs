@@ -123,7 +123,7 @@ pub(crate) struct PathManager {
     /// How many paths may be opened.
     indices: Indices,
     /// In the order in which they are carried out.
-    pub(super) wishes: Wishes,
+    pub(crate) wishes: Wishes,
 }
 
 impl PathManager {

@@ -20,7 +20,7 @@ use crate::peer::pair;
 use crate::session::index::IndexTable;
 use crate::time::{Duration, Instant};
 
-const PAGE: &str = include_str!("../../../../../docs/spec/paths.md");
+const PAGE: &str = include_str!("../../../../docs/spec/paths.md");
 const A: PathId = PathId(1);
 const B: PathId = PathId(2);
 /// Long after the paths were proven, and heard of just now.

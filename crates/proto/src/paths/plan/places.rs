@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use super::PathPlan;
 use crate::id::LinkId;
 use crate::path::Path;
+use crate::paths::candidate::Candidate;
+use crate::paths::turns::{TURN, turn_time};
 use crate::session::epoch::INDICES_FOR_HEARD;
 use crate::time::Instant;
-use crate::tunnel::paths::candidate::Candidate;
-use crate::tunnel::paths::turns::{TURN, turn_time};
 
 /// Candidates on unanswered links that are tried at the same time, if there are more. Twice as many
 /// would leave too few of `SPARES_MAX` places to working links. With half as many, a modem beside

@@ -14,11 +14,11 @@ use crate::id::{LinkId, Transport};
 use crate::multipath::{Manager, Mode};
 use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
+use crate::paths::candidate::Candidate;
+use crate::paths::connector::Connector;
+use crate::paths::list::Paths;
+use crate::paths::turns::turn_time;
 use crate::time::{Duration, Instant};
-use crate::tunnel::paths::candidate::Candidate;
-use crate::tunnel::paths::connector::Connector;
-use crate::tunnel::paths::list::Paths;
-use crate::tunnel::paths::turns::turn_time;
 use crate::wire::data::OVERHEAD;
 
 /// Paths that are kept beside each other: the rest of [`PATHS_MAX`](crate::path::PATHS_MAX) is for

@@ -13,11 +13,11 @@ use crate::crypto::{Hello, Initiator};
 use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::PathId;
+use crate::paths::candidate::Candidate;
+use crate::paths::handshakes::{Attempt, Parts, Round};
+use crate::paths::list::Paths;
 use crate::session::identity::Identity;
 use crate::time::{Duration, Instant};
-use crate::tunnel::paths::candidate::Candidate;
-use crate::tunnel::paths::handshakes::{Attempt, Parts, Round};
-use crate::tunnel::paths::list::Paths;
 use crate::wire::handshake::{FEATURE_PARTS, RESPONSE_LEN};
 
 /// Time between the attempts of one round to different addresses of the gateway.

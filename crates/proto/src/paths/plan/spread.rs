@@ -11,8 +11,8 @@ use super::{PathPlan, Rank};
 use crate::id::{LinkId, Transport};
 use crate::multipath::{Mode, SUBFLOWS_MAX};
 use crate::path::{Health, Path, PathId};
+use crate::paths::candidate::Candidate;
 use crate::time::Instant;
-use crate::tunnel::paths::candidate::Candidate;
 
 /// Streams that are kept beside one that stands in for UDP, whatever else there is to ask.
 const STREAMS_BESIDE: usize = 4;
