@@ -7,8 +7,9 @@
 //! run years of trouble in minutes.
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
-//! `node > peer > bonding > tunnel > paths > context > role > flow > session > pack, multipath, policy > path >
-//! congestion > recovery > outbox > crypto > wire > blocks > id, time, error, ablation`.
+//! `node > peer > bonding > tunnel > paths > context > role > flow > session > pack, multipath,
+//! policy > path > congestion > recovery > outbox > crypto > wire > blocks > id, time, error,
+//! ablation`.
 
 #![forbid(unsafe_code)]
 
