@@ -1,6 +1,7 @@
 //! The names of things: peers, sessions, paths, sockets, links. Numbers without behaviour.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 /// A peer's X25519 public key: its identity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +37,34 @@ pub(crate) struct EpochId(pub u32);
 /// Names a path within its peer; never reused within a session, never on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathId(pub u32);
+
+/// Names an inner flow within the table of its session: the index of its place and a generation, as
+/// the key of a slot map. The next flow in that place has another generation, so an old name finds
+/// no flow. A name comes again after 65,535 flows in one place; a packet keeps it for 3 s at most.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FlowId(NonZeroU32);
+
+impl FlowId {
+    const GENERATION: u32 = u16::MAX as u32;
+
+    /// The name of the first flow in a place.
+    pub(crate) const fn first(index: u16) -> Self {
+        Self(NonZeroU32::MIN.saturating_add((index as u32) << 16))
+    }
+
+    /// The name of the next flow in the same place.
+    pub(crate) const fn next(self) -> Self {
+        match self.0.get() & Self::GENERATION {
+            Self::GENERATION => Self::first((self.0.get() >> 16) as u16),
+            _ => Self(self.0.saturating_add(1)),
+        }
+    }
+
+    /// The index of its place.
+    pub(crate) const fn index(self) -> usize {
+        (self.0.get() >> 16) as usize
+    }
+}
 
 /// The number of a datagram on one path in one direction, from 0. 64 bits, of which the low 32
 /// travel.

@@ -16,7 +16,7 @@ use crate::error::DropReason;
 use crate::flow;
 use crate::flow::Flows;
 use crate::flow::classify::Class;
-use crate::flow::place::Place;
+use crate::id::FlowId;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::Draft;
 use crate::path::PathId;
@@ -33,23 +33,23 @@ use crate::wire::inner::InnerPacket;
 const DOUBT_GRACE: Duration = Duration::from_millis(12);
 
 impl Bonding {
-    /// Sends a packet of the flow at `place`, which is of no use late, now; `None` where it has to
+    /// Sends a packet of the flow `id`, which is of no use late, now; `None` where it has to
     /// wait all the same.
     pub(crate) fn send_live(
         &mut self,
         cx: &mut Context<'_>,
         tunnel: &mut Tunnel,
         flows: &mut Flows,
-        (place, class): (Place, Class),
+        (id, class): (FlowId, Class),
         packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Option<Result<(), DropReason>> {
         self.look_at_choices(tunnel, cx.now);
         let follows = tunnel.paths.at_gateway();
-        let flow = flows.live_mut(place)?;
+        let flow = flows.live_mut(id)?;
         let (path, is_new) = choose(cx.now, flow, follows, &self.live.choices)?;
         let way = *self.live.choices.iter().find(|choice| choice.path == path)?;
-        let flow = flows.live_mut(place)?;
+        let flow = flows.live_mut(id)?;
         if !flow.may_leave(cx.now, way.early(), packet.len()) {
             return None;
         }

@@ -24,7 +24,6 @@ pub mod live;
 mod observe;
 mod packet;
 mod pep;
-pub mod place;
 pub mod priority;
 pub mod record;
 mod repair;
@@ -48,6 +47,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::error::DropReason;
+use crate::id::FlowId;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::TCP;
 use live::Early;
@@ -57,7 +57,6 @@ use pep::race::Race;
 use pep::tcp::{Connection, Task};
 use pep::unreached::Nowhere;
 use pep::worth::Networks;
-use place::Place;
 use priority::Priorities;
 use report::FlowReport;
 use rules::{Assist, Rules};
@@ -93,7 +92,7 @@ pub struct Flows {
     /// What those that are resumed have on their way together.
     aggregate: Aggregate,
     /// What is due when, each connection once.
-    timers: BTreeSet<(Instant, Place)>,
+    timers: BTreeSet<(Instant, FlowId)>,
     /// Whether there is a way to the remote sides.
     is_up: bool,
     /// Since when there is none.
@@ -103,7 +102,7 @@ pub struct Flows {
     /// Whether anybody was promised anything since.
     is_owing: bool,
     /// Some of those whose local side said something that may not have been heard.
-    newsworthy: Vec<Place>,
+    newsworthy: Vec<FlowId>,
     /// The round trip of the path that there was last.
     trip: Duration,
     /// Connections that have to be written down.
@@ -115,7 +114,7 @@ pub struct Flows {
     /// Which connections are assisted.
     assists: Assists,
     /// Those that are, and may be others by now.
-    assisted: Vec<Place>,
+    assisted: Vec<FlowId>,
     /// When they last heard of the entry.
     heeded_at: Instant,
     /// What comes for those that others are preferred to, and for these.
@@ -140,12 +139,12 @@ impl Flows {
             return;
         }
         let mut left = Vec::new();
-        for (place, flow) in self.table.iter_mut() {
+        for (id, flow) in self.table.iter_mut() {
             if flow.leave_assist() {
-                left.push(place);
+                left.push(id);
             }
         }
-        left.into_iter().for_each(|place| self.arm(place));
+        left.into_iter().for_each(|id| self.arm(id));
     }
 
     /// Tells those that are assisted of the entry, where so many bytes of each bucket wait:
@@ -165,13 +164,13 @@ impl Flows {
         self.heeded_at = now;
         let entrance = entrance();
         let mut assisted = std::mem::take(&mut self.assisted);
-        assisted.retain(|&place| {
-            let Some(flow) = self.table.get_mut(place).filter(|flow| flow.is_assisted()) else {
+        assisted.retain(|&id| {
+            let Some(flow) = self.table.get_mut(id).filter(|flow| flow.is_assisted()) else {
                 return false;
             };
             let queued = u32::try_from(queued(flow.tracker().tuple.bucket())).unwrap_or(u32::MAX);
             if flow.heed_entry(now, queued, entrance) {
-                self.arm(place);
+                self.arm(id);
             }
             true
         });
@@ -210,18 +209,18 @@ impl Flows {
         self.is_waiting |= self.questions.suspend(now, memory);
         let mut held = Vec::new();
         self.newsworthy.clear();
-        for (place, flow) in self.table.iter_mut() {
+        for (id, flow) in self.table.iter_mut() {
             if flow.waits(now) {
                 flow.suspend(now, memory);
                 self.is_waiting = true;
                 self.is_owing |= flow.owes();
                 if self.newsworthy.len() < NEWS_MAX {
-                    self.newsworthy.push(place);
+                    self.newsworthy.push(id);
                 }
-                held.push(place);
+                held.push(id);
             }
         }
-        held.into_iter().for_each(|place| self.arm(place));
+        held.into_iter().for_each(|id| self.arm(id));
     }
 
     /// There is a path again, with this round trip.
@@ -231,15 +230,15 @@ impl Flows {
         self.is_owing = false;
         let before = std::mem::replace(&mut self.trip, trip);
         let (mut resumed, mut flights, mut sending) = (Vec::new(), 0, 0);
-        for (place, flow) in self.table.iter_mut() {
+        for (id, flow) in self.table.iter_mut() {
             flights += u64::from(flow.resume(now, memory, before, trip));
             sending += usize::from(flow.has_unsent());
             if !flow.is_normal() {
-                resumed.push(place);
+                resumed.push(id);
             }
         }
         self.aggregate.begin(now, flights, sending, trip);
-        resumed.into_iter().for_each(|place| self.arm(place));
+        resumed.into_iter().for_each(|id| self.arm(id));
     }
 
     /// What is preferred from now on. Connections that are known are judged anew.
@@ -284,17 +283,17 @@ impl Flows {
         if self.questions.poll(now, memory, self.is_up, packet) {
             return Some(Output::ToRemote);
         }
-        while let Some((place, is_its_turn)) = self.next_due(now) {
-            let Some(flow) = self.table.get_mut(place) else { continue };
+        while let Some((id, is_its_turn)) = self.next_due(now) {
+            let Some(flow) = self.table.get_mut(id) else { continue };
             let others_wait = !is_its_turn && self.aggregate.is_awaited();
             if (others_wait || self.aggregate.is_full(now)) && flow.may_wait(now) {
                 flow.park(true);
-                self.aggregate.park(place);
-                self.arm(place);
+                self.aggregate.park(id);
+                self.arm(id);
                 continue;
             }
             let said = flow.poll(now, memory, (self.is_up, self.aggregate.turn()), packet);
-            self.arm(place);
+            self.arm(id);
             if said.is_some() {
                 return said;
             }
@@ -303,18 +302,18 @@ impl Flows {
     }
 
     /// A connection for which something is due, and whether it has waited for its turn.
-    fn next_due(&mut self, now: Instant) -> Option<(Place, bool)> {
-        while let Some(place) = self.aggregate.next(now) {
-            if self.table.get_mut(place).is_some_and(|flow| flow.park(false)) {
-                return Some((place, true));
+    fn next_due(&mut self, now: Instant) -> Option<(FlowId, bool)> {
+        while let Some(id) = self.aggregate.next(now) {
+            if self.table.get_mut(id).is_some_and(|flow| flow.park(false)) {
+                return Some((id, true));
             }
         }
-        let &(_, place) = self.timers.first().filter(|&&(due, _)| due <= now)?;
+        let &(_, id) = self.timers.first().filter(|&&(due, _)| due <= now)?;
         self.timers.pop_first();
-        if let Some(flow) = self.table.get_mut(place) {
+        if let Some(flow) = self.table.get_mut(id) {
             flow.set_timer(None);
         }
-        Some((place, false))
+        Some((id, false))
     }
 
     /// While there is no way: what the `nth` of some connections said last about what it received,
@@ -334,13 +333,13 @@ impl Flows {
     /// It is written down. That may come too late, when there is a way again or the connection is
     /// gone: then nothing is owed.
     pub fn recorded(&mut self, tuple: &Tuple) {
-        let place = self.table.find(tuple);
-        let flow = place.and_then(|place| self.table.get_mut(place));
+        let id = self.table.find(tuple);
+        let flow = id.and_then(|id| self.table.get_mut(id));
         if !flow.is_some_and(Connection::recorded) {
             self.settled.push(*tuple);
         }
-        if let Some(place) = place {
-            self.arm(place);
+        if let Some(id) = id {
+            self.arm(id);
         }
     }
 
@@ -351,15 +350,15 @@ impl Flows {
 
     /// What was owed for this connection is gone, with the process that owed it.
     pub fn break_off(&mut self, now: Instant, memory: &mut Memory, tuple: Tuple) {
-        let place = self
+        let id = self
             .table
             .find(&tuple)
             .or_else(|| self.admit(now, memory, Connection::new(tuple, &self.rules, now)));
-        let Some(place) = place else { return };
-        if let Some(flow) = self.table.get_mut(place) {
+        let Some(id) = id else { return };
+        if let Some(flow) = self.table.get_mut(id) {
             flow.break_off_dead(now, memory);
         }
-        self.arm(place);
+        self.arm(id);
     }
 
     /// When those who wait will have waited for `patience`, and are to be told that it is over;
@@ -371,14 +370,14 @@ impl Flows {
     /// There was no way for too long: each connection that was promised something is broken off,
     /// and the rest is forgotten.
     pub(crate) fn abandon(&mut self, now: Instant, memory: &mut Memory) {
-        let all: Vec<_> = self.table.iter_mut().map(|(place, flow)| (place, flow.owes())).collect();
-        for (place, owes) in all {
+        let all: Vec<_> = self.table.iter_mut().map(|(id, flow)| (id, flow.owes())).collect();
+        for (id, owes) in all {
             if !owes {
-                self.forget(memory, place);
-            } else if let Some(flow) = self.table.get_mut(place) {
+                self.forget(memory, id);
+            } else if let Some(flow) = self.table.get_mut(id) {
                 flow.break_off(now, memory);
             }
-            self.arm(place);
+            self.arm(id);
         }
         self.wait_for_nothing(memory);
     }
@@ -388,13 +387,13 @@ impl Flows {
     /// the TUN to `packets`, each with where it ends. What is left are ends that have to be asked
     /// first, for up to two minutes ([`Self::is_breaking_off`]).
     pub fn terminate(&mut self, memory: &mut Memory, packets: &mut Vec<u8>, ends: &mut Vec<usize>) {
-        let places: Vec<_> = self.table.iter_mut().map(|(place, _)| place).collect();
-        for place in places {
-            let Some(flow) = self.table.get_mut(place) else { continue };
+        let places: Vec<_> = self.table.iter_mut().map(|(id, _)| id).collect();
+        for id in places {
+            let Some(flow) = self.table.get_mut(id) else { continue };
             if flow.terminate(packets, ends) {
-                self.arm(place);
+                self.arm(id);
             } else {
-                self.forget(memory, place);
+                self.forget(memory, id);
             }
         }
         self.aggregate = Aggregate::default();
@@ -468,29 +467,29 @@ impl Flows {
     }
 
     /// Adds a connection that is not known, in the place of another if need be.
-    fn admit(&mut self, now: Instant, memory: &mut Memory, flow: Connection) -> Option<Place> {
+    fn admit(&mut self, now: Instant, memory: &mut Memory, flow: Connection) -> Option<FlowId> {
         if self.is_up {
             self.table.let_go_of_stale(now, |stale| stale.release(memory));
         }
-        if let Some(place) = self.table.in_the_way(now, memory.is_crowded()) {
-            self.forget(memory, place);
+        if let Some(id) = self.table.in_the_way(now, memory.is_crowded()) {
+            self.forget(memory, id);
         }
         if memory.is_crowded() {
             return None;
         }
-        let place = self.table.insert(flow)?;
-        if let Some(flow) = self.table.get_mut(place) {
+        let id = self.table.insert(flow)?;
+        if let Some(flow) = self.table.get_mut(id) {
             flow.judge_anew(memory, self.race.priorities());
         }
         memory.one_flow_more();
-        Some(place)
+        Some(id)
     }
 
-    fn forget(&mut self, memory: &mut Memory, place: Place) {
-        let Some(mut flow) = self.table.remove(place) else { return };
+    fn forget(&mut self, memory: &mut Memory, id: FlowId) {
+        let Some(mut flow) = self.table.remove(id) else { return };
         self.aggregate.count(flow.counted(), 0);
         if let Some(timer) = flow.set_timer(None) {
-            self.timers.remove(&(timer, place));
+            self.timers.remove(&(timer, id));
         }
         flow.forget(memory);
         if flow.take_task() == Some(Task::Strike) {
@@ -500,8 +499,8 @@ impl Flows {
     }
 
     /// Sees to it that the connection's turn comes when it is due.
-    fn arm(&mut self, place: Place) {
-        let Some(flow) = self.table.get_mut(place) else { return };
+    fn arm(&mut self, id: FlowId) {
+        let Some(flow) = self.table.get_mut(id) else { return };
         match flow.take_task() {
             Some(Task::Write) => {
                 self.unrecorded.push(flow.tracker().tuple);
@@ -519,9 +518,9 @@ impl Flows {
         let before = flow.set_timer(due);
         if before != due {
             if let Some(before) = before {
-                self.timers.remove(&(before, place));
+                self.timers.remove(&(before, id));
             }
-            self.timers.extend(due.map(|due| (due, place)));
+            self.timers.extend(due.map(|due| (due, id)));
         }
     }
 }

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use super::Flows;
 use super::live::{Came, Early, LiveFlow};
-use super::place::Place;
 use super::record::Flow;
 use super::rtp::Header;
 use super::tuple::{Direction, Tuple};
+use crate::id::FlowId;
 use crate::time::Instant;
 use crate::wire::icmp::{ICMP, ICMPV6, Unreached};
 use crate::wire::inner::{InnerPacket, TCP};
@@ -31,14 +31,14 @@ impl Flows {
         &self.early
     }
 
-    /// Takes notice of a packet that passes in `direction`. Returns where its flow is known, if it
+    /// Takes notice of a packet that passes in `direction`. Returns the name of its flow, if it
     /// is one that may be of no use late: by UDP, or wanted early.
     pub fn observe(
         &mut self,
         now: Instant,
         direction: Direction,
         packet: &InnerPacket<'_>,
-    ) -> Option<Place> {
+    ) -> Option<FlowId> {
         if !packet.is_udp() && self.early.is_empty() {
             return None;
         }
@@ -47,8 +47,8 @@ impl Flows {
         if !packet.is_udp() && !is_wanted_early {
             return None;
         }
-        let place = self.table.observe(now, &tuple);
-        let live = self.table.flow_mut(place)?.live.get_or_insert_default();
+        let id = self.table.observe(now, &tuple);
+        let live = self.table.flow_mut(id)?.live.get_or_insert_default();
         (live.observed_at, live.is_wanted_early) = (now, is_wanted_early);
         let carried = match direction {
             Direction::Out => &mut live.carried.0,
@@ -59,7 +59,7 @@ impl Flows {
             let header = packet.datagram().and_then(|(payload, len)| Header::parse(payload, len));
             live.likeness.note(direction == Direction::Out, header);
         }
-        Some(place)
+        Some(id)
     }
 
     /// Takes notice of an ICMP message about a packet of an open connection. It changes only the
@@ -82,26 +82,26 @@ impl Flows {
         }
     }
 
-    /// The flow at a place.
-    pub fn flow(&self, place: Place) -> Option<&Flow> {
-        self.table.flow(place)
+    /// The flow of this name, as long as it is known.
+    pub fn flow(&self, id: FlowId) -> Option<&Flow> {
+        self.table.flow(id)
     }
 
-    /// Whether the flow at a place is of no use late, to change.
-    pub(crate) fn live_mut(&mut self, place: Place) -> Option<&mut LiveFlow> {
-        self.table.flow_mut(place)?.live.as_deref_mut()
+    /// The realtime part of the flow of this name, to change.
+    pub(crate) fn live_mut(&mut self, id: FlowId) -> Option<&mut LiveFlow> {
+        self.table.flow_mut(id)?.live.as_deref_mut()
     }
 
     /// The flow of a packet that passes in `direction`, if it is known.
     pub fn flow_of(&self, packet: &InnerPacket<'_>, direction: Direction) -> Option<&Flow> {
-        self.flow(self.table.place_of(&Tuple::of(&packet.headers, direction)?)?)
+        self.flow(self.table.id_of(&Tuple::of(&packet.headers, direction)?)?)
     }
 
     /// An inner packet has come that the peer may send.
     pub fn hear(&mut self, now: Instant, came: Came, packet: &InnerPacket<'_>) {
-        if let Some(place) = self.observe(now, Direction::In, packet)
+        if let Some(id) = self.observe(now, Direction::In, packet)
             && let Came::Beside(path) = came
-            && let Some(flow) = self.live_mut(place)
+            && let Some(flow) = self.live_mut(id)
         {
             flow.came = Some((path, now));
             if flow.leaves == Some(path) {

@@ -3,7 +3,6 @@
 //! Decides whether it goes on, and whether as it is. What this end says itself comes out of
 //! [`Flows::poll`], and by which path anything goes is not known here.
 
-use super::place::Place;
 use super::tuple::{Direction, Tuple};
 use super::verdict::{Passage, Verdict};
 use super::{Assists, Flows};
@@ -11,6 +10,7 @@ use crate::flow::pep::memory::Memory;
 use crate::flow::pep::tcp::Connection;
 use crate::flow::pep::tcp::resume::assist::ASSISTED_MAX;
 use crate::flow::report::Stage;
+use crate::id::FlowId;
 use crate::time::Instant;
 use crate::wire::inner::{Headers, InnerPacket};
 use crate::wire::tcp::{Flags, Rewrite, Segment};
@@ -35,20 +35,20 @@ impl Flows {
             return if goes { Passage::WHOLE } else { Passage::Held };
         }
         let Some(segment) = Segment::parse(packet) else { return Passage::WHOLE };
-        let Some(place) = self.find(now, memory, Direction::Out, &packet.headers, &segment) else {
+        let Some(id) = self.find(now, memory, Direction::Out, &packet.headers, &segment) else {
             return Passage::WHOLE;
         };
         let tunnel = (self.is_up, self.aggregate.is_crowded(now));
-        let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
+        let Some(flow) = self.table.get_mut(id) else { return Passage::WHOLE };
         let both = (&segment, packet);
         let passage = flow.outgoing(now, memory, &self.networks, tunnel, both);
         self.is_waiting |= flow.is_held() && segment.end() != segment.seq;
         if self.assists == Assists::All && flow.asks_for_assist(memory) {
-            self.begin_assist(now, memory, place);
+            self.begin_assist(now, memory, id);
         } else if flow.may_go_on(Direction::Out, &segment) {
-            self.table.foresee(Direction::Out, place, &segment, packet.pieces);
+            self.table.foresee(Direction::Out, id, &segment, packet.pieces);
         }
-        self.arm(place);
+        self.arm(id);
         passage
     }
 
@@ -63,15 +63,15 @@ impl Flows {
         if !self.is_up {
             return None;
         }
-        let (place, flow, &segment) = self.table.foreseen(Direction::Out, packet.pieces)?;
+        let (id, flow, &segment) = self.table.foreseen(Direction::Out, packet.pieces)?;
         if !flow.goes_on(now, Direction::Out, &segment) {
             return None;
         }
         let kept = flow.keep_next(now, memory, &self.networks, &segment, packet);
         if flow.is_assisted() {
-            self.arm(place);
+            self.arm(id);
         } else if self.assists == Assists::All && flow.asks_for_assist(memory) {
-            self.begin_assist(now, memory, place);
+            self.begin_assist(now, memory, id);
         }
         Some(kept)
     }
@@ -97,16 +97,16 @@ impl Flows {
             return Verdict::Pass;
         }
         let Some(segment) = Segment::parse(packet) else { return Verdict::Pass };
-        let Some(place) = self.find(now, memory, Direction::In, &packet.headers, &segment) else {
+        let Some(id) = self.find(now, memory, Direction::In, &packet.headers, &segment) else {
             return Verdict::Pass;
         };
-        let Some(flow) = self.table.get_mut(place) else { return Verdict::Pass };
+        let Some(flow) = self.table.get_mut(id) else { return Verdict::Pass };
         let (verdict, arrived) = flow.incoming(now, memory, &segment, packet);
         if flow.may_go_on(Direction::In, &segment) {
-            self.table.foresee(Direction::In, place, &segment, packet.pieces);
+            self.table.foresee(Direction::In, id, &segment, packet.pieces);
         }
         self.aggregate.arrived(now, arrived);
-        self.arm(place);
+        self.arm(id);
         verdict
     }
 
@@ -132,16 +132,16 @@ impl Flows {
 
     /// What the local side of a connection goes on to say is acknowledged here, once it is written
     /// down that something will be owed.
-    fn begin_assist(&mut self, now: Instant, memory: &Memory, place: Place) {
-        let Some(flow) = self.table.get_mut(place) else { return };
+    fn begin_assist(&mut self, now: Instant, memory: &Memory, id: FlowId) {
+        let Some(flow) = self.table.get_mut(id) else { return };
         if self.assisted.len() >= ASSISTED_MAX {
             return;
         }
-        if !self.assisted.contains(&place) {
-            self.assisted.push(place);
+        if !self.assisted.contains(&id) {
+            self.assisted.push(id);
         }
         flow.begin_assist(now, memory);
-        self.arm(place);
+        self.arm(id);
     }
 
     /// The connection of a packet; a new one is added.
@@ -152,24 +152,24 @@ impl Flows {
         way: Direction,
         headers: &Headers,
         segment: &Segment,
-    ) -> Option<Place> {
+    ) -> Option<FlowId> {
         let begins = segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK);
         if !segment.flags.has(Flags::SYN)
-            && let Some(place) = self.table.last(headers, way)
+            && let Some(id) = self.table.last(headers, way)
         {
-            return Some(place);
+            return Some(id);
         }
         let tuple = Tuple::of(headers, way)?;
-        if let Some(place) = self.table.find(&tuple) {
-            let known = self.table.get(place)?;
+        if let Some(id) = self.table.find(&tuple) {
+            let known = self.table.get(id)?;
             if let Some(next) = known.next_between(now, way, segment, &self.rules) {
-                self.forget(memory, place);
+                self.forget(memory, id);
                 return self.admit(now, memory, next);
             }
             if !begins || known.tracker().stage != Stage::Closed {
-                return Some(place);
+                return Some(id);
             }
-            self.forget(memory, place); // the same ends, another connection
+            self.forget(memory, id); // the same ends, another connection
         }
         if segment.flags.has(Flags::RST) || (self.rules.is_off() && self.race.is_off()) {
             return None;

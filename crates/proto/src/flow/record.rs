@@ -11,6 +11,7 @@ use super::priority::Priorities;
 use super::report::{FlowReport, FlowState, Stage, Why};
 use super::tuple::Tuple;
 use crate::flow::pep::tcp::Connection;
+use crate::id::FlowId;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::TCP;
@@ -21,6 +22,8 @@ const OPEN: Duration = Duration::from_secs(60);
 /// One inner flow, both ways.
 #[derive(Debug)]
 pub struct Flow {
+    /// Its name in the table.
+    pub(super) id: FlowId,
     pub(super) tuple: Tuple,
     /// It has one of the places for flows that are no connection.
     pub(super) is_other: bool,
@@ -32,8 +35,8 @@ pub struct Flow {
 
 impl Flow {
     /// A flow of which nothing was seen yet.
-    pub(super) const fn new(tuple: Tuple) -> Self {
-        Self { tuple, is_other: false, live: None, connection: None }
+    pub(super) const fn new(id: FlowId, tuple: Tuple, is_other: bool) -> Self {
+        Self { id, tuple, is_other, live: None, connection: None }
     }
 
     /// The class of the flow.

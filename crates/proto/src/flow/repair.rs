@@ -2,7 +2,7 @@
 //!
 //! Decides whether somebody still needs a lost packet, and fetches the payload that its connection
 //! keeps. Knows neither why the packet was lost nor the path that it will take. The packet's
-//! headers are read again, because the place of a flow in its table may be another flow's by now.
+//! headers are read again.
 
 use super::Flows;
 use super::classify::Class;
@@ -67,7 +67,7 @@ impl Flows {
 
     /// The connection of a packet on its way out.
     fn connection(&mut self, headers: &Headers) -> Option<&Connection> {
-        let place = self.table.find(&Tuple::of(headers, Direction::Out)?)?;
-        self.table.get(place)
+        let id = self.table.find(&Tuple::of(headers, Direction::Out)?)?;
+        self.table.get(id)
     }
 }

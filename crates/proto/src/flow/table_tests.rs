@@ -22,9 +22,9 @@ fn flow(number: u32) -> Connection {
 }
 
 /// Adds a connection, as the owner of the table does.
-fn add(table: &mut Table, now: Instant, number: u32) -> Place {
-    if let Some(place) = table.in_the_way(now, false) {
-        table.remove(place);
+fn add(table: &mut Table, now: Instant, number: u32) -> FlowId {
+    if let Some(id) = table.in_the_way(now, false) {
+        table.remove(id);
     }
     table.insert(flow(number)).unwrap()
 }
@@ -33,11 +33,12 @@ fn add(table: &mut Table, now: Instant, number: u32) -> Place {
 fn one_that_ended_makes_room_for_the_next() {
     let mut table = Table::new(1);
     let now = Instant::ZERO + Duration::from_secs(1_000);
-    let place = add(&mut table, now, 0);
+    let id = add(&mut table, now, 0);
     add(&mut table, now, 1);
-    table.get_mut(place).unwrap().stage(Stage::Closed, None);
-    assert_eq!(add(&mut table, now, 2), place);
-    assert_eq!(table.len(), 2);
+    table.get_mut(id).unwrap().stage(Stage::Closed, None);
+    let next = add(&mut table, now, 2);
+    assert_eq!((next.index(), table.len()), (id.index(), 2));
+    assert!(table.get(id).is_none() && table.get(next).is_some(), "the old name finds no flow");
 }
 
 #[test]
@@ -45,8 +46,8 @@ fn a_full_table_lets_go_of_what_is_missed_least_and_owes_nothing() {
     let mut table = Table::new(1);
     let now = Instant::ZERO + Duration::from_secs(1_000);
     for number in 0..CONNECTIONS_MAX as u32 {
-        let place = table.insert(flow(number)).unwrap();
-        let flow = table.get_mut(place).unwrap();
+        let id = table.insert(flow(number)).unwrap();
+        let flow = table.get_mut(id).unwrap();
         let state = if number == 9 { Stage::Closed } else { Stage::Established };
         flow.stage(state, (number < 9).then_some(Seq(1)));
     }
@@ -73,20 +74,22 @@ proptest! {
     fn it_finds_what_a_map_finds(
         operations in proptest::collection::vec((any::<bool>(), 0u32..60), 1..300),
     ) {
-        let (mut table, mut model) = (Table::new(3), BTreeMap::new());
+        let (mut table, mut model, mut old) = (Table::new(3), BTreeMap::new(), Vec::new());
         for (adds, number) in operations {
             match (adds, model.get(&number).copied()) {
                 (true, None) => {
-                    let place = table.insert(flow(number));
-                    model.insert(number, place.unwrap());
+                    let id = table.insert(flow(number));
+                    model.insert(number, id.unwrap());
                 }
-                (false, Some(place)) => {
-                    table.remove(place);
+                (false, Some(id)) => {
+                    table.remove(id);
                     model.remove(&number);
+                    old.push(id);
                 }
                 (true, Some(_)) | (false, None) => {}
             }
             prop_assert_eq!(table.len(), model.len());
+            prop_assert!(old.iter().all(|&id| table.get(id).is_none()));
             for number in 0..60 {
                 prop_assert_eq!(table.find(&tuple(number)), model.get(&number).copied());
             }
@@ -116,17 +119,17 @@ fn what_is_kept_of_a_connection_that_died_without_a_word_is_let_go_of() {
 fn a_flow_that_becomes_a_connection_is_the_same_flow_and_stays_when_that_ends() {
     let mut table = Table::new(1);
     let now = Instant::ZERO;
-    let place = table.observe(now, &tuple(1));
+    let id = table.observe(now, &tuple(1));
     assert_eq!((table.find(&tuple(1)), table.len()), (None, 0), "it is no connection");
-    assert_eq!(table.insert(flow(1)), Some(place));
-    assert_eq!((table.find(&tuple(1)), table.observe(now, &tuple(1))), (Some(place), place));
-    table.remove(place);
-    assert_eq!((table.find(&tuple(1)), table.place_of(&tuple(1))), (None, Some(place)));
+    assert_eq!(table.insert(flow(1)), Some(id));
+    assert_eq!((table.find(&tuple(1)), table.observe(now, &tuple(1))), (Some(id), id));
+    table.remove(id);
+    assert_eq!((table.find(&tuple(1)), table.id_of(&tuple(1))), (None, Some(id)));
     // A connection that is observed is not known any longer than it lasts.
-    let place = table.insert(flow(2)).unwrap();
-    assert_eq!(table.observe(now, &tuple(2)), place);
-    table.remove(place);
-    assert_eq!((table.place_of(&tuple(2)), table.len()), (None, 0));
+    let id = table.insert(flow(2)).unwrap();
+    assert_eq!(table.observe(now, &tuple(2)), id);
+    table.remove(id);
+    assert_eq!((table.id_of(&tuple(2)), table.len()), (None, 0));
 }
 
 #[test]
@@ -138,6 +141,6 @@ fn others_keep_no_connection_from_making_room() {
     }
     let known = (0..table.places()).filter(|&number| table.at(number).is_some()).count();
     assert!(known <= OTHERS_MAX, "{known}");
-    let place = table.insert(flow(50_000)).unwrap();
-    assert_eq!(table.in_the_way(now, true), Some(place), "behind all of them");
+    let id = table.insert(flow(50_000)).unwrap();
+    assert_eq!(table.in_the_way(now, true), Some(id), "behind all of them");
 }

@@ -5,12 +5,12 @@
 //! `repair` leaves out lost packets that would be too late.
 
 use super::classify::Class;
-use super::place::Place;
 use super::priority::Level;
 use super::record::Flow;
 use super::tuple::Direction;
 use super::{Flows, bucket, hash};
 use crate::ablation::{Ablation, Heuristic};
+use crate::id::FlowId;
 use crate::recovery::packet::SMALL;
 use crate::time::Instant;
 use crate::wire::icmp::{ICMP, ICMPV6};
@@ -23,7 +23,7 @@ pub struct Treatment {
     /// The bucket of its flow.
     pub bucket: u8,
     /// Its flow, if that is observed.
-    pub flow: Option<Place>,
+    pub flow: Option<FlowId>,
     /// The class of its flow, if it is of no use late (realtime, DNS) and so waits in no queue.
     pub live: Option<Class>,
     /// Somebody waits for it, and it may overtake its own flow: it leaves before all that waits.
@@ -39,7 +39,7 @@ impl Flows {
         ablation: Ablation,
     ) -> Treatment {
         let flow = self.observe(now, Direction::Out, packet);
-        let known = flow.and_then(|place| self.flow(place));
+        let known = flow.and_then(|id| self.flow(id));
         let live = known.map(Flow::class).filter(|class| match class {
             Class::RealTime => true,
             Class::Names => packet.is_udp(),
@@ -52,8 +52,8 @@ impl Flows {
     }
 
     /// A packet leaves in its turn: what follows of its flow may have to follow it.
-    pub(crate) fn leaves_in_turn(&mut self, now: Instant, flow: Option<Place>, len: usize) {
-        if let Some(live) = flow.and_then(|place| self.live_mut(place)) {
+    pub(crate) fn leaves_in_turn(&mut self, now: Instant, flow: Option<FlowId>, len: usize) {
+        if let Some(live) = flow.and_then(|id| self.live_mut(id)) {
             live.leaves_in_turn(now, len);
         }
     }

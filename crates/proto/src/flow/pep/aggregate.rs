@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::flow::place::Place;
+use crate::id::FlowId;
 use crate::time::{Duration, Instant};
 
 /// What may be on its way before anything was heard: ten segments (RFC 6928).
@@ -67,7 +67,7 @@ pub(in crate::flow) struct Aggregate {
     moved_at: Instant,
     patience: Duration,
     /// Whose turn came when there was no room, in that order. Some may not wait any more.
-    parked: VecDeque<Place>,
+    parked: VecDeque<FlowId>,
 }
 
 impl Aggregate {
@@ -136,13 +136,13 @@ impl Aggregate {
     }
 
     /// It has no room at present.
-    pub(crate) fn park(&mut self, place: Place) {
-        self.parked.push_back(place);
+    pub(crate) fn park(&mut self, id: FlowId) {
+        self.parked.push_back(id);
     }
 
     /// Who is next, if there is room, or has been none for so long that what took it is lost: else
     /// those who wait could wait for what only they can bring about.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<Place> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<FlowId> {
         self.due().filter(|&due| due <= now)?;
         if self.is_full(now) {
             self.growth = Growth::default();
@@ -168,14 +168,14 @@ mod tests {
         aggregate.begin(ms(0), 0, 0, TRIP);
         aggregate.count(0, 40_000);
         assert!(aggregate.is_full(ms(0)) && aggregate.due().is_none());
-        [1, 2].into_iter().for_each(|place| aggregate.park(Place::numbered(place)));
+        [1, 2].into_iter().for_each(|id| aggregate.park(FlowId::first(id)));
         assert_eq!((aggregate.due(), aggregate.next(ms(100))), (Some(ms(300)), None));
         aggregate.arrived(ms(100), 1_000);
         assert_eq!((aggregate.due(), aggregate.next(ms(399))), (Some(ms(400)), None));
-        assert_eq!(aggregate.next(ms(400)), Some(Place::numbered(1)));
+        assert_eq!(aggregate.next(ms(400)), Some(FlowId::first(1)));
         // There is room again as in the beginning, beside what is lost.
         aggregate.count(0, 14_599);
-        assert_eq!(aggregate.next(ms(401)), Some(Place::numbered(2)));
+        assert_eq!(aggregate.next(ms(401)), Some(FlowId::first(2)));
         aggregate.count(0, 1);
         assert!(aggregate.is_full(ms(401)));
         // Whose bytes those were that are lost, has other ones on its way now.
@@ -190,12 +190,12 @@ mod tests {
         let mut aggregate = Aggregate::default();
         aggregate.begin(ms(0), 0, 10, TRIP);
         aggregate.count(0, 14_600);
-        aggregate.park(Place::numbered(1));
+        aggregate.park(FlowId::first(1));
         assert!(aggregate.is_full(ms(0)));
         assert_eq!((aggregate.due(), aggregate.next(ms(0))), (Some(ms(1)), None));
         aggregate.count(14_600, 29_199);
         assert!(aggregate.is_full(ms(74)) && !aggregate.is_full(ms(75)));
-        assert_eq!(aggregate.next(ms(75)), Some(Place::numbered(1)));
+        assert_eq!(aggregate.next(ms(75)), Some(FlowId::first(1)));
         // What arrives was counted on; only what is beyond makes the window larger.
         aggregate.count(29_199, 29_200);
         aggregate.arrived(ms(150), 14_600);

@@ -6,7 +6,7 @@
 //! know of such a one which connection it is of and what it says. Knows nothing of how far that
 //! connection is: whether the number is the next is for `tcp` to say.
 
-use crate::flow::place::Place;
+use crate::id::FlowId;
 use crate::wire::inner::{IPV4_HEADER, IPV6_HEADER, Pieces};
 use crate::wire::tcp::{Flags, HEADER_MAX, Segment};
 
@@ -26,7 +26,7 @@ const MASK_IPV6: [u8; HEAD_MAX] = mask(IPV6_HEADER, &[]);
 /// What the next packet of a stream looks like.
 #[derive(Debug)]
 pub(in crate::flow) struct Prediction {
-    place: Place,
+    id: FlowId,
     /// What the last one said.
     segment: Segment,
     /// Bytes of the packet.
@@ -40,9 +40,9 @@ pub(in crate::flow) struct Prediction {
 }
 
 impl Prediction {
-    /// What follows `packet`, whose TCP header is `segment`, of the connection at `place`. `None`
+    /// What follows `packet`, whose TCP header is `segment`, of the connection `id`. `None`
     /// where that is not said by its headers: it has no payload, or says more than that.
-    pub(crate) fn after(place: Place, segment: &Segment, packet: Pieces<'_>) -> Option<Self> {
+    pub(crate) fn after(id: FlowId, segment: &Segment, packet: Pieces<'_>) -> Option<Self> {
         let is_plain = segment.flags.without(Flags::PSH) == Flags::ACK && segment.len > 0;
         let (tcp, mask) = match segment.at() {
             IPV4_HEADER => (IPV4_HEADER, &MASK_IPV4),
@@ -54,13 +54,13 @@ impl Prediction {
         let mut head = [0; HEAD_MAX];
         head.get_mut(..head_len)?.copy_from_slice(bytes);
         let (segment, packet_len) = (*segment, packet.len());
-        Some(Self { place, segment, packet_len, tcp, head, head_len, mask })
+        Some(Self { id, segment, packet_len, tcp, head, head_len, mask })
     }
 
-    /// Where the connection of `packet` is, and what it says, if it looks as predicted but for its
+    /// The connection of `packet`, and what it says, if it looks as predicted but for its
     /// number, which nobody has looked at.
     #[inline]
-    pub(crate) fn matches(&mut self, packet: Pieces<'_>) -> Option<(Place, &Segment)> {
+    pub(crate) fn matches(&mut self, packet: Pieces<'_>) -> Option<(FlowId, &Segment)> {
         let head = packet.head.get(..self.head_len)?;
         if packet.len() != self.packet_len {
             return None;
@@ -78,7 +78,7 @@ impl Prediction {
         let seq = [tcp[SEQ], tcp[SEQ + 1], tcp[SEQ + 2], tcp[SEQ + 3]];
         self.segment.seq.0 = u32::from_be_bytes(seq);
         self.segment.flags.0 = tcp[FLAGS];
-        Some((self.place, &self.segment))
+        Some((self.id, &self.segment))
     }
 }
 
@@ -114,8 +114,8 @@ mod tests {
     use crate::wire::tcp::{Ends, Made, Seq, Timestamps};
     use std::net::IpAddr;
 
-    /// Where some connection is.
-    fn place() -> Place {
+    /// The name of some connection.
+    fn id() -> FlowId {
         let end = ([10, 77, 0, 2].into(), 443);
         let tuple = Tuple { local: end, remote: end, protocol: TCP };
         let flow = Connection::new(tuple, &Rules::default(), Instant::ZERO);
@@ -150,15 +150,15 @@ mod tests {
         for first in all.iter().flatten() {
             let segment = parse(first).unwrap();
             let whole = Pieces::whole(first);
-            let mut prediction = Prediction::after(place(), &segment, whole).unwrap();
-            assert_eq!(prediction.matches(whole), Some((place(), &segment)));
+            let mut prediction = Prediction::after(id(), &segment, whole).unwrap();
+            assert_eq!(prediction.matches(whole), Some((id(), &segment)));
             let (tcp, head) = (segment.at(), segment.payload().start);
             let mut passed = Vec::new();
             for bit in 0..head * 8 {
                 let mut other = first.clone();
                 other[bit / 8] ^= 1 << (bit % 8);
                 if let Some((at, read)) = prediction.matches(Pieces::whole(&other)) {
-                    assert_eq!((at, Some(*read)), (place(), parse(&other)), "bit {bit}");
+                    assert_eq!((at, Some(*read)), (id(), parse(&other)), "bit {bit}");
                     passed.push(bit);
                 }
             }
@@ -177,20 +177,20 @@ mod tests {
     fn another_length_is_not_the_same_and_nothing_follows_what_has_no_payload() {
         let first = packet([[10, 77, 0, 2].into(), [192, 0, 2, 80].into()], true);
         let segment = parse(&first).unwrap();
-        let mut prediction = Prediction::after(place(), &segment, Pieces::whole(&first)).unwrap();
+        let mut prediction = Prediction::after(id(), &segment, Pieces::whole(&first)).unwrap();
         for len in 0..first.len() {
             assert_eq!(prediction.matches(Pieces::whole(&first[..len])), None);
         }
         let cut = Pieces::cut(&first[..segment.payload().start], b"9876543210");
-        assert_eq!(prediction.matches(cut), Some((place(), &segment)));
+        assert_eq!(prediction.matches(cut), Some((id(), &segment)));
         let all = Flags::ACK.and(Flags::PSH);
         for (flags, is_plain) in [(all, true), (all.and(Flags::FIN), false), (Flags::ACK, true)] {
             let mut segment = segment;
             segment.flags = flags;
-            let next = Prediction::after(place(), &segment, Pieces::whole(&first));
+            let next = Prediction::after(id(), &segment, Pieces::whole(&first));
             assert_eq!(next.is_some(), is_plain);
             segment.len = 0;
-            assert!(Prediction::after(place(), &segment, cut).is_none());
+            assert!(Prediction::after(id(), &segment, cut).is_none());
         }
     }
 }

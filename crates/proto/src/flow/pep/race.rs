@@ -12,10 +12,10 @@
 
 use super::tcp::Connection;
 use super::tcp::room::{EVERY, MUCH, PATIENCE, Standing, per_second};
-use crate::flow::place::Place;
 use crate::flow::priority::{Level, Priorities};
 use crate::flow::table::Table;
 use crate::flow::tuple::{Direction, Tuple};
+use crate::id::FlowId;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::Segment;
@@ -32,7 +32,7 @@ const LATELY: Duration = Duration::from_secs(5);
 #[derive(Default, Debug)]
 pub(in crate::flow) struct Race {
     priorities: Priorities,
-    runners: Vec<Place>,
+    runners: Vec<FlowId>,
     /// What is no TCP, by level: bytes since the last look, and bytes per second.
     others: [(u64, u64); Level::ALL.len()],
     looked_at: Instant,
@@ -79,11 +79,11 @@ impl Race {
         let segment = Segment::parse(packet)?;
         let headers = &packet.headers;
         let last = table.last(headers, Direction::Out);
-        let place = last.or_else(|| table.find(&Tuple::of(headers, Direction::Out)?))?;
-        let (room, tracker) = table.get_mut(place)?.room_mut()?;
+        let id = last.or_else(|| table.find(&Tuple::of(headers, Direction::Out)?))?;
+        let (room, tracker) = table.get_mut(id)?.room_mut()?;
         let has_place = self.runners.len() < RUNNERS_MAX;
-        if room.enter(now, tracker, || has_place && !self.runners.contains(&place)) {
-            self.runners.push(place);
+        if room.enter(now, tracker, || has_place && !self.runners.contains(&id)) {
+            self.runners.push(id);
         }
         // Bytes beyond what has come that it may be told of; none if it tells its own.
         let is_known = room.is_counted() || self.runners.len() < RUNNERS_MAX;
@@ -103,8 +103,8 @@ impl Race {
             self.begin_anew(now, table);
             return;
         }
-        self.runners.retain(|&place| {
-            let counted = table.get_mut(place).and_then(Connection::room_mut);
+        self.runners.retain(|&id| {
+            let counted = table.get_mut(id).and_then(Connection::room_mut);
             counted.is_some_and(|(room, tracker)| {
                 room.is_counted() && room.count(now, tracker, passed)
             })
@@ -113,8 +113,8 @@ impl Race {
             *rate = u64::midpoint(*rate, per_second(std::mem::take(bytes), passed));
         }
         let standing = self.standing(now, table);
-        for &place in &self.runners {
-            if let Some((room, tracker)) = table.get_mut(place).and_then(Connection::room_mut) {
+        for &id in &self.runners {
+            if let Some((room, tracker)) = table.get_mut(id).and_then(Connection::room_mut) {
                 room.judge(tracker, &standing);
             }
         }
@@ -124,15 +124,15 @@ impl Race {
     fn begin_anew(&mut self, now: Instant, table: &mut Table) {
         (self.most, self.most_since, self.unused_since) = ([0; 2], now, None);
         self.others = Default::default();
-        for &place in &self.runners {
-            if let Some((room, tracker)) = table.get_mut(place).and_then(Connection::room_mut) {
+        for &id in &self.runners {
+            if let Some((room, tracker)) = table.get_mut(id).and_then(Connection::room_mut) {
                 room.begin_anew(now, tracker);
             }
         }
     }
 
     fn standing(&mut self, now: Instant, table: &Table) -> Standing {
-        let flows = self.runners.iter().filter_map(|&place| table.get(place));
+        let flows = self.runners.iter().filter_map(|&id| table.get(id));
         let flows = flows.filter_map(|flow| flow.room().map(|room| (room.level(), room.rate())));
         let others = Level::ALL.into_iter().zip(self.others.map(|(_, rate)| rate));
         let others = others.filter(|&(_, rate)| rate >= MUCH);
