@@ -38,14 +38,14 @@ use rove_proto::blocks::Blocks;
 use rove_proto::id::SocketId;
 use rove_proto::multipath::codel::Bound;
 use rove_proto::multipath::fq_codel::FqCodel;
-use rove_proto::multipath::path_queues::{Given, PathQueues};
+use rove_proto::multipath::path_queues::{Numbered, PathQueues};
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::snapshot::{Measured, PathSnapshot, Tally};
 use rove_proto::multipath::{Mode, Numbers};
 use rove_proto::node::{Command, Event, Meta, Node};
 use rove_proto::outbox::Outbox;
+use rove_proto::packet::PacketRecord;
 use rove_proto::path::PathId;
-use rove_proto::recovery::packet::Load;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::inner::Pieces;
 
@@ -255,25 +255,21 @@ fn turns() -> Vec<u32> {
         timed(&mut times, || {
             let packet = Pieces::whole(&packet);
             let bucket = (number % usize::from(FLOWS)) as u8;
-            entry.push(&mut blocks, now, bucket, packet, 0, Bound::SHORT);
+            let record = PacketRecord::of_bucket(bucket);
+            entry.push(&mut blocks, now, record, packet, Bound::SHORT);
             while Scheduler::Earliest.needs(now, &ways)
-                && let Some((popped, packet)) = entry.pop(&mut blocks, now)
+                && let Some((record, packet)) = entry.pop(&mut blocks, now)
             {
-                let given = Given {
-                    bucket: popped.bucket,
-                    sequence: numbers.in_order(popped.bucket),
-                    is_earlier: false,
-                    len: packet.len(),
-                    load: Load::Packet { elsewhere: popped.kept },
-                };
+                let given = Numbered::new(record, numbers.in_order(record.bucket));
+                let len = packet.len();
                 let place =
-                    Scheduler::Earliest.choose(now, &mut ways, given.len, Duration::ZERO).unwrap();
+                    Scheduler::Earliest.choose(now, &mut ways, len, Duration::ZERO).unwrap();
                 lines.push(&mut ways[place], given, packet);
             }
             for way in &mut ways {
                 while way.waiting > 0 && way.is_ready(now) {
-                    let (given, packet) = lines.pop(way).unwrap();
-                    let takes = Duration::from_nanos((given.len as f64 * way.byte_ns) as u64);
+                    let (_, packet) = lines.pop(way).unwrap();
+                    let takes = Duration::from_nanos((packet.len() as f64 * way.byte_ns) as u64);
                     way.next_at = way.next_at.max(now) + takes;
                     blocks.discard(packet);
                     left += 1;

@@ -8,8 +8,8 @@
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
 //! `node > peer > bonding > tunnel > paths > context > role > flow > session > pack, multipath,
-//! policy > path > congestion > recovery > outbox > crypto > wire > blocks > id, time, error,
-//! ablation`.
+//! policy > path > congestion > recovery > outbox > crypto > wire > blocks > packet > id, time,
+//! error, ablation`.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,7 @@ pub mod multipath;
 pub mod node;
 pub mod outbox;
 pub mod pack;
+pub mod packet;
 pub mod path;
 mod paths;
 pub mod peer;

@@ -1,12 +1,10 @@
 //! Which profile a packet uses. Policy picks, mechanism obeys.
 //!
 //! Today one profile seals all packets of an epoch: the strongest suite that is fast on both ends.
-//! This module is below `flow` and does not know classes. A choice by class belongs into
-//! `flow::treatment` and goes with the packet to where it is sealed: through the queues
-//! (`fq_codel::Slot`, `path_queues::Given`, `flow::waiting`), `recovery::packet`, and the
-//! copies (`bonding::live`). It must respect
-//! `SealKey::floor`. Bytes that are changed before they are sealed, as by compression (`pack`), can
-//! no longer be kept `elsewhere`.
+//! This module is below `flow` and does not know classes. A choice by class is a field of the
+//! [`PacketRecord`](crate::packet::PacketRecord), which goes with the packet to where it is sealed.
+//! It must respect `SealKey::floor`. Bytes that are changed before they are sealed, as by
+//! compression (`pack`), can no longer be kept by the packet's connection.
 
 use crate::crypto::{HeaderCipher, Profile, SealKey, Suite};
 

@@ -11,6 +11,7 @@ use rove_proto::multipath::fq_codel::FqCodel;
 use rove_proto::multipath::reorder::Reorder;
 use rove_proto::node::Meta;
 use rove_proto::outbox::Outbox;
+use rove_proto::packet::PacketRecord;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::inner::Pieces;
 
@@ -71,7 +72,8 @@ fn waiting_for_a_turn_and_for_order_allocates_nothing_per_packet() {
             for number in from..from + PACKETS as u32 {
                 now = now + Duration::from_micros(50);
                 let inner = Pieces::whole(&sent);
-                entry.push(&mut blocks, now, number as u8 % 5, inner, 0, Bound::SHORT);
+                let record = PacketRecord::of_bucket(number as u8 % 5);
+                entry.push(&mut blocks, now, record, inner, Bound::SHORT);
                 while number % 50 == 49
                     && let Some((_, packet)) = entry.pop(&mut blocks, now)
                 {

@@ -23,6 +23,7 @@ const LEVELS: &[&[&str]] = &[
     &["crypto"],
     &["wire"],
     &["blocks"],
+    &["packet"],
     &["id", "time", "error", "ablation"],
 ];
 

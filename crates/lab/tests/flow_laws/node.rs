@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rove_lab::emu::{MS, Rng};
 use rove_proto::flow::tuple::Tuple;
-use rove_proto::flow::{Assists, Entrance, Flows, Hold, Memory, Output, Passage, Verdict};
+use rove_proto::flow::{Assists, Entrance, Flows, Hold, Memory, Output, Verdict};
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::checksum::Sum;
 use rove_proto::wire::inner::{Headers, Home, InnerPacket, Pieces};
@@ -154,20 +154,17 @@ impl Node {
         let buffer: Arc<[u8]> = Arc::from(&packet[..]);
         let home = Home { buffer: &buffer, at: cut };
         let home = Some(home).filter(|_| self.rng.below(2) == 0 && is_sound(&packet));
-        let inner = InnerPacket { headers, pieces: Pieces { head, tail, home } };
-        match process.flows.outgoing(time(now_ns), &mut process.memory, &inner) {
-            Passage::Held => None,
-            Passage::Goes { .. } if self.is_over => None,
-            Passage::Goes { kept } => {
-                let (headers, payload) = packet.split_at(packet.len() - kept);
-                if kept > 0 {
-                    let found = process.flows.payload(headers, kept);
-                    let found = found.map(|(front, back)| [front, back].concat());
-                    assert_eq!(found.as_deref(), Some(payload), "not kept as it was said");
-                }
-                Some(process.keep(packet))
-            }
+        let inner = InnerPacket::read(headers, Pieces { head, tail, home });
+        let record = process.flows.outgoing(time(now_ns), &mut process.memory, &inner, true);
+        let record = record.filter(|_| !self.is_over)?;
+        let kept = usize::from(record.kept);
+        let (headers, payload) = packet.split_at(packet.len() - kept);
+        if kept > 0 {
+            let found = process.flows.payload(record.flow?, headers, kept);
+            let found = found.map(|(front, back)| [front, back].concat());
+            assert_eq!(found.as_deref(), Some(payload), "not kept as it was said");
         }
+        Some(process.keep(packet))
     }
 
     /// A packet from the tunnel; it goes on if it comes back.
@@ -208,7 +205,8 @@ impl Node {
         let mut again = Vec::new();
         for packet in std::mem::take(&mut process.kept) {
             let Ok(whole) = InnerPacket::whole(&packet) else { continue };
-            if !process.flows.sends_again(time(now_ns), &whole) && self.rng.chance(0.7) {
+            let flow = process.flows.record_of(time(now_ns), &whole, false).flow;
+            if !process.flows.sends_again(time(now_ns), flow, &whole) && self.rng.chance(0.7) {
                 again.push(packet);
             }
         }

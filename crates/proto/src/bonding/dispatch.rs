@@ -9,18 +9,14 @@ use super::Bonding;
 use crate::ablation::Heuristic;
 use crate::congestion::{CREDIT, Controller};
 use crate::error::DropReason;
-use crate::flow;
-use crate::flow::priority::Level;
-use crate::flow::treatment::Treatment;
 use crate::flow::{Entrance, Flows};
 use crate::multipath::far::COPIES;
-use crate::multipath::fq_codel::{QUANTUM, Stay};
-use crate::multipath::path_queues::Given;
+use crate::multipath::path_queues::Numbered;
 use crate::multipath::scheduler;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::REST;
+use crate::packet::{Instance, PacketRecord};
 use crate::path::PathId;
-use crate::recovery::packet::Load;
 use crate::time::{Duration, Instant};
 use crate::tunnel::{Context, Tunnel};
 use crate::wire::frame;
@@ -52,33 +48,31 @@ impl Bonding {
         cx: &mut Context<'_>,
         tunnel: &mut Tunnel,
         flows: &mut Flows,
+        record: PacketRecord,
         packet: &InnerPacket<'_>,
-        kept: usize,
     ) -> Result<Sent, DropReason> {
         let ablation = self.ablation;
-        let Treatment { bucket, flow, live, is_urgent } = flows.treat(cx.now, packet, ablation);
-        if let Some(live) = flow.zip(live)
-            && let Some(sent) = self.send_live(cx, tunnel, flows, live, packet, kept)
+        if flows.is_live(record, packet, ablation)
+            && let Some(sent) = self.send_live(cx, tunnel, flows, record, packet)
         {
             self.heed_entry(tunnel, flows, cx.now); // it did not wait there
             return sent.map(|()| Sent::Left);
         }
-        if is_urgent
+        if flows.is_urgent(cx.now, record, packet, ablation)
             && let Some(path) =
                 self.chosen(cx.now, tunnel, |ways| scheduler::quickest(cx.now, ways, packet.len()))
             && self.live.may_hurry(cx.now, carried(&tunnel.sharing), packet.len())
         {
-            if self.settings.scheduler.copies() {
-                let sent = Self::send_by_all(cx, tunnel, path, packet, kept);
-                return sent.map(|()| Sent::Left);
-            }
-            let load = Load::Packet { elsewhere: kept };
-            let sent = tunnel.send_packet(cx, path, load, Framing::Plain, packet);
+            let sent = if self.settings.scheduler.copies() {
+                Self::send_by_all(cx, tunnel, path, record, packet)
+            } else {
+                tunnel.send_packet(cx, path, record, Framing::Plain, packet)
+            };
             return sent.map(|()| Sent::Left);
         }
-        flows.leaves_in_turn(cx.now, flow, packet.len());
+        flows.leaves_in_turn(cx.now, record.flow, packet.len());
         // A beginning that waits says already now how long segments may be, by whichever it leaves.
-        let beginning = tcp::opens_at(packet).and_then(|tcp| clamped(tunnel, tcp, packet.pieces));
+        let beginning = packet.opens_at().and_then(|tcp| clamped(tunnel, tcp, packet.pieces));
         let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
         // What leaves again comes before what never left.
         let repairs = !tunnel.recovery.queue.is_empty();
@@ -87,7 +81,7 @@ impl Bonding {
         let is_needed = scheduler.needs(cx.now, &tunnel.sharing) && !self.lines.are_full();
         let copies = scheduler.copies() || self.far.copies();
         if is_first && !repairs && !copies && is_needed {
-            let sent = self.send_first(cx, tunnel, bucket, pieces, kept);
+            let sent = self.send_first(cx, tunnel, record, pieces);
             self.heed_entry(tunnel, flows, cx.now);
             return sent.map(|()| Sent::Left);
         }
@@ -97,8 +91,7 @@ impl Bonding {
         let standing = self.standing;
         let has_to_listen = packet.is_tcp() || ablation.is_off(Heuristic::Unresponsive);
         let bound = if has_to_listen { standing } else { standing.for_the_deaf() };
-        let stay = Stay { bound, turn: turn_of(flows.level_of(packet)) };
-        let dropped = self.entry.push(blocks, cx.now, bucket, pieces, kept, stay);
+        let dropped = self.entry.push(blocks, cx.now, record, pieces, bound);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
         // Behind others it waits until they are looked at.
         let is_due = is_first || repairs || self.due.is_some_and(|due| due <= cx.now);
@@ -111,20 +104,19 @@ impl Bonding {
         &mut self,
         cx: &mut Context<'_>,
         tunnel: &mut Tunnel,
-        bucket: u8,
+        record: PacketRecord,
         packet: Pieces<'_>,
-        kept: usize,
     ) -> Result<(), DropReason> {
         let len = packet.len();
         let scheduler = self.settings.scheduler;
         let ways = &mut tunnel.sharing;
-        let floor = self.far.terms(cx.now, bucket, len).floor;
+        let floor = self.far.terms(cx.now, record.bucket, len).floor;
         let (Some(place), Some(epoch)) =
             (scheduler.choose(cx.now, ways, len, floor), &mut tunnel.epochs.current)
         else {
             return Err(DropReason::QueueFull); // one that has need has room
         };
-        let given = Given::to_one(bucket, epoch.numbers.in_order(bucket), len, kept);
+        let given = Numbered::new(record, epoch.numbers.in_order(record.bucket));
         let way = &mut ways[place];
         let path = way.path;
         let seals = tunnel.paths.list.get(path).is_some_and(|path| epoch.has_lane_for(path));
@@ -143,21 +135,21 @@ impl Bonding {
         cx: &mut Context<'_>,
         tunnel: &mut Tunnel,
         first: PathId,
+        mut record: PacketRecord,
         packet: &InnerPacket<'_>,
-        kept: usize,
     ) -> Result<(), DropReason> {
-        let bucket = flow::bucket(flow::hash(&packet.headers));
-        let framing = tunnel.epochs.number_once(bucket).ok_or(DropReason::NoRoute)?;
-        let mut load = Load::Packet { elsewhere: kept };
+        let framing = tunnel.epochs.number_once(record.bucket).ok_or(DropReason::NoRoute)?;
+        let duplicate = record.copied(Instance::Duplicate);
         for place in 0..tunnel.sharing.len() {
             let way = tunnel.sharing[place];
             if way.path != first && way.is_open() {
                 // What fails here is no loss: the first answers for it.
-                let sent = tunnel.send_packet(cx, way.path, Load::Unkept, framing, packet);
-                load = sent.map_or(load, |()| Load::Doubled { elsewhere: kept });
+                if tunnel.send_packet(cx, way.path, duplicate, framing, packet).is_ok() {
+                    record.instance = Instance::Original;
+                }
             }
         }
-        tunnel.send_packet(cx, first, load, framing, packet)
+        tunnel.send_packet(cx, first, record, framing, packet)
     }
 
     /// When a path may carry what waits.
@@ -295,11 +287,10 @@ impl Bonding {
         let ways = &mut tunnel.sharing;
         while scheduler.needs(cx.now, ways)
             && !lines.are_full()
-            && let Some((popped, packet)) = entry.pop(blocks, cx.now)
+            && let Some((record, packet)) = entry.pop(blocks, cx.now)
         {
-            let (bucket, len) = (popped.bucket, packet.len());
-            let sequence = epoch.numbers.in_order(bucket);
-            let mut given = Given::to_one(bucket, sequence, len, popped.kept);
+            let (bucket, len) = (record.bucket, packet.len());
+            let mut given = Numbered::new(record, epoch.numbers.in_order(bucket));
             let terms = far.terms(cx.now, bucket, len);
             // One that has need has room.
             let Some(place) = scheduler.choose(cx.now, ways, len, terms.floor) else {
@@ -313,8 +304,9 @@ impl Bonding {
                     if way.starves(cx.now)
                         && let Some(copy) = blocks.parcel(packet.packet(), &[])
                     {
-                        lines.push(way, Given { load: Load::Unkept, ..given }, copy);
-                        given.load = Load::Doubled { elsewhere: popped.kept };
+                        let duplicate = record.copied(Instance::Duplicate);
+                        lines.push(way, Numbered { record: duplicate, ..given }, copy);
+                        given.record.instance = Instance::Original;
                     }
                 }
             }
@@ -348,13 +340,13 @@ impl Bonding {
         let scheduler = self.settings.scheduler;
         let ways = &mut tunnel.sharing;
         while let Some((given, packet)) = self.lines.take_stranded(ways) {
-            if given.load == Load::Unkept {
+            if given.record.instance == Instance::Duplicate {
                 cx.memory.blocks().discard(packet);
                 continue;
             }
-            let chosen = scheduler.choose(cx.now, ways, given.len, Duration::ZERO);
-            let place =
-                chosen.or_else(|| scheduler::earliest(cx.now, ways, given.len, Duration::ZERO));
+            let len = packet.len();
+            let chosen = scheduler.choose(cx.now, ways, len, Duration::ZERO);
+            let place = chosen.or_else(|| scheduler::earliest(cx.now, ways, len, Duration::ZERO));
             self.lines.push(&mut ways[place.unwrap_or_default()], given, packet);
         }
     }
@@ -372,11 +364,6 @@ impl Bonding {
 /// Bytes per second that all paths carry.
 fn carried(ways: &[PathSnapshot]) -> f64 {
     ways.iter().map(PathSnapshot::rate).sum()
-}
-
-/// Bytes of the turns of a flow of this level: what nobody said anything of has the usual ones.
-const fn turn_of(level: Level) -> u16 {
-    QUANTUM / Level::Second.weight() * level.weight()
 }
 
 /// When to look again, where the first path may carry more at `next_at`: not for each packet, but

@@ -13,12 +13,10 @@ use super::Bonding;
 use super::choice::{Choice, LOST_PART, PLAY_OUT, Sent, choose};
 use crate::ablation::Heuristic;
 use crate::error::DropReason;
-use crate::flow;
 use crate::flow::Flows;
-use crate::flow::classify::Class;
-use crate::id::FlowId;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::Draft;
+use crate::packet::{Class, Instance, PacketRecord};
 use crate::path::PathId;
 use crate::recovery::feedback::DELAY_PACED;
 use crate::recovery::packet::Load;
@@ -33,19 +31,18 @@ use crate::wire::inner::InnerPacket;
 const DOUBT_GRACE: Duration = Duration::from_millis(12);
 
 impl Bonding {
-    /// Sends a packet of the flow `id`, which is of no use late, now; `None` where it has to
-    /// wait all the same.
+    /// Sends a packet that is of no use late now; `None` where it has to wait all the same.
     pub(crate) fn send_live(
         &mut self,
         cx: &mut Context<'_>,
         tunnel: &mut Tunnel,
         flows: &mut Flows,
-        (id, class): (FlowId, Class),
+        record: PacketRecord,
         packet: &InnerPacket<'_>,
-        kept: usize,
     ) -> Option<Result<(), DropReason>> {
         self.look_at_choices(tunnel, cx.now);
         let follows = tunnel.paths.at_gateway();
+        let id = record.flow?;
         let flow = flows.live_mut(id)?;
         let (path, is_new) = choose(cx.now, flow, follows, &self.live.choices)?;
         let way = *self.live.choices.iter().find(|choice| choice.path == path)?;
@@ -60,12 +57,14 @@ impl Bonding {
             controller.keep_calm(cx.now);
         }
         let is_alone = self.live.choices.len() < 2;
-        let bucket = flow::bucket(flow::hash(&packet.headers));
-        let framing = if is_alone { Framing::Plain } else { tunnel.epochs.number_once(bucket)? };
-        let load = Load::Packet { elsewhere: kept };
-        let sent = tunnel.send_packet(cx, path, load, framing, packet);
-        let wanted = if class == Class::Names { 1.0 } else { way.expected_loss(is_new) };
-        let copied = self.send_copies(cx, tunnel, way, wanted, framing, packet);
+        let framing = match is_alone {
+            true => Framing::Plain,
+            false => tunnel.epochs.number_once(record.bucket)?,
+        };
+        let sent = tunnel.send_packet(cx, path, record, framing, packet);
+        let wanted = if record.class == Class::Names { 1.0 } else { way.expected_loss(is_new) };
+        let duplicate = record.copied(Instance::Duplicate);
+        let copied = self.send_copies(cx, tunnel, (way, wanted), duplicate, framing, packet);
         let len = packet.len() + framing.overhead();
         if is_alone || len > way.room || sent.is_err() {
             return Some(sent);
@@ -74,7 +73,7 @@ impl Bonding {
         if !copied && packet.is_udp() {
             self.live.recent.push(cx.now, left, framing, packet.pieces);
         }
-        if class == Class::RealTime
+        if record.class == Class::RealTime
             && !self.ablation.is_off(Heuristic::Twins)
             && self.live.has_twin(way)
             && self.live.may_copy(cx.now, len)
@@ -90,8 +89,8 @@ impl Bonding {
         &mut self,
         cx: &mut Context<'_>,
         tunnel: &mut Tunnel,
-        way: Choice,
-        mut lost: f64,
+        (way, mut lost): (Choice, f64),
+        record: PacketRecord,
         framing: Framing,
         packet: &InnerPacket<'_>,
     ) -> bool {
@@ -110,8 +109,7 @@ impl Bonding {
             if lost <= LOST_PART || !self.live.may_copy(cx.now, len) {
                 break;
             }
-            let load = Load::Unkept;
-            if tunnel.send_packet(cx, choice.path, load, framing, packet).is_ok() {
+            if tunnel.send_packet(cx, choice.path, record, framing, packet).is_ok() {
                 any = true;
                 tunnel.paths.list.note_copied(choice.path, len);
                 // A race is one of all.

@@ -1,9 +1,9 @@
 //! Paths with a share, one or several, used as one: chooses the path of each packet and the time
 //! when it leaves, sends copies of realtime packets, and repairs losses.
 //!
-//! [`Bonding::send`] (in `dispatch`) sends a packet through the tunnel at once, or puts it into the
-//! queues of `multipath`. [`Bonding::serve`] empties these queues. A file calls only files of the
-//! groups below its own:
+//! `Peer::send` asks for one of three ways: [`Bonding::send_live`], [`Bonding::send_urgent`], or
+//! [`Bonding::send_in_turn`], which puts a packet into the queues of `multipath` if others wait.
+//! [`Bonding::serve`] empties these queues. A file calls only files of the groups below its own:
 //! - `dispatch` (the path of a packet, and when it leaves);
 //! - `live` (realtime packets and their copies), `retransmit` (lost packets), `share` (the paths
 //!   that carry together);
@@ -17,10 +17,10 @@ use crate::multipath::bottleneck::Bottlenecks;
 use crate::multipath::codel::Bound;
 use crate::multipath::far::Far;
 use crate::multipath::fq_codel::{FqCodel, WAIT_MAX};
-use crate::multipath::path_queues::{Given, PathQueues};
+use crate::multipath::path_queues::{Numbered, PathQueues};
 use crate::outbox::REST;
+use crate::packet::{Instance, PacketRecord};
 use crate::recovery::lateness::Lateness;
-use crate::recovery::packet::Load;
 use crate::time::Instant;
 use crate::tunnel::Context;
 use choice::Live;
@@ -78,9 +78,9 @@ pub(crate) struct Bonding {
 /// A packet that waits while no path has a share.
 pub(crate) enum Unsent {
     /// It has its place in a sequence.
-    Given(Given, Parcel),
-    /// It has none. So many of its last bytes are kept with its connection.
-    Entered(Parcel, usize),
+    Given(Numbered, Parcel),
+    /// It has none.
+    Entered(PacketRecord, Parcel),
 }
 
 impl Bonding {
@@ -95,7 +95,11 @@ impl Bonding {
     }
 
     /// Drops what waits of which `is_useless` says so.
-    fn drop_useless(&mut self, blocks: &mut Blocks, mut is_useless: impl FnMut(&[u8]) -> bool) {
+    fn drop_useless(
+        &mut self,
+        blocks: &mut Blocks,
+        mut is_useless: impl FnMut(PacketRecord, &[u8]) -> bool,
+    ) {
         self.entry.forget(blocks, &mut is_useless);
         self.lines.forget(blocks, &mut is_useless);
         self.looked = None;
@@ -125,13 +129,13 @@ impl Bonding {
         }
         let blocks = cx.memory.blocks();
         while let Some((given, packet)) = self.lines.take_stranded(&[]) {
-            if given.load != Load::Unkept {
+            if given.record.instance != Instance::Duplicate {
                 return Some(Unsent::Given(given, packet));
             }
             blocks.discard(packet);
         }
-        let (popped, packet) = self.entry.pop(blocks, cx.now)?;
-        Some(Unsent::Entered(packet, popped.kept))
+        let (record, packet) = self.entry.pop(blocks, cx.now)?;
+        Some(Unsent::Entered(record, packet))
     }
 
     /// The session ends: what waits is dropped, and what is known of paths is forgotten, since

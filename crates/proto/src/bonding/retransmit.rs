@@ -12,6 +12,7 @@ use crate::error::DropReason;
 use crate::flow::Flows;
 use crate::multipath::scheduler;
 use crate::outbox::REST;
+use crate::packet::PacketRecord;
 use crate::recovery::queue::Abandoned;
 use crate::recovery::sent_packets::KEPT_TIME;
 use crate::tunnel::{Context, Tunnel};
@@ -94,8 +95,9 @@ impl Bonding {
         flows: &mut Flows,
     ) {
         let now = cx.now;
-        let is_repeated = |packet: &[u8]| {
-            InnerPacket::whole(packet).is_ok_and(|packet| flows.sends_again(now, &packet))
+        let is_repeated = |record: PacketRecord, packet: &[u8]| {
+            let packet = InnerPacket::whole(packet);
+            packet.is_ok_and(|packet| flows.sends_again(now, record.flow, &packet))
         };
         self.drop_useless(cx.memory.blocks(), is_repeated);
         let Some(epoch) = &tunnel.epochs.current else { return };

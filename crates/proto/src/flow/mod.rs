@@ -41,7 +41,7 @@ pub use pep::memory::Memory;
 pub use pep::tcp::resume::assist::Entrance;
 pub use rules::Hold;
 pub use tuple::{bucket, hash};
-pub use verdict::{Change, Output, Passage, Verdict};
+pub use verdict::{Change, Output, Verdict};
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -165,11 +165,11 @@ impl Flows {
         let entrance = entrance();
         let mut assisted = std::mem::take(&mut self.assisted);
         assisted.retain(|&id| {
-            let Some(flow) = self.table.get_mut(id).filter(|flow| flow.is_assisted()) else {
-                return false;
-            };
-            let queued = u32::try_from(queued(flow.tracker().tuple.bucket())).unwrap_or(u32::MAX);
-            if flow.heed_entry(now, queued, entrance) {
+            let Some(flow) = self.table.flow_mut(id) else { return false };
+            let queued = u32::try_from(queued(flow.bucket())).unwrap_or(u32::MAX);
+            let connection = flow.connection.as_deref_mut().filter(|it| it.is_assisted());
+            let Some(connection) = connection else { return false };
+            if connection.heed_entry(now, queued, entrance) {
                 self.arm(id);
             }
             true
@@ -246,8 +246,11 @@ impl Flows {
         if *self.priorities() == priorities {
             return;
         }
-        for (_, flow) in self.table.iter_mut() {
-            flow.judge_anew(memory, &priorities);
+        for flow in self.table.flows_mut() {
+            flow.prefer(&priorities);
+            if let Some(connection) = &mut flow.connection {
+                connection.judge_anew(memory, &priorities);
+            }
         }
         self.race = Race::of(priorities);
     }
@@ -318,10 +321,11 @@ impl Flows {
 
     /// While there is no way: what the `nth` of some connections said last about what it received,
     /// appended to `packet`. Said beside each question for the path's return, it lets the other end
-    /// begin where it is needed. `None` when there are no more.
-    pub fn news(&self, nth: usize, packet: &mut Vec<u8>) -> Option<()> {
-        self.table.get(*self.newsworthy.get(nth)?)?.say_news(packet);
-        Some(())
+    /// begin where it is needed. Returns its name; `None` when there are no more.
+    pub fn news(&self, nth: usize, packet: &mut Vec<u8>) -> Option<FlowId> {
+        let id = *self.newsworthy.get(nth)?;
+        self.table.get(id)?.say_news(packet);
+        Some(id)
     }
 
     /// A connection that has to be written down before anything is acknowledged in its name; to be
@@ -424,7 +428,7 @@ impl Flows {
         let place = place.min(self.table.places());
         let to = place.saturating_add(places).min(self.table.places());
         let flows = (place..to).filter_map(|at| self.table.at(at));
-        reports.extend(flows.filter_map(|flow| flow.report(now, self.is_up, self.priorities())));
+        reports.extend(flows.filter_map(|flow| flow.report(now, self.is_up)));
         to - place
     }
 
@@ -478,8 +482,11 @@ impl Flows {
             return None;
         }
         let id = self.table.insert(flow)?;
-        if let Some(flow) = self.table.get_mut(id) {
-            flow.judge_anew(memory, self.race.priorities());
+        if let Some(flow) = self.table.flow_mut(id) {
+            flow.prefer(self.race.priorities());
+            if let Some(connection) = &mut flow.connection {
+                connection.judge_anew(memory, self.race.priorities());
+            }
         }
         memory.one_flow_more();
         Some(id)

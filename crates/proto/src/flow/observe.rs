@@ -22,6 +22,7 @@ impl Flows {
             if let Some(live) = &mut flow.live {
                 live.is_wanted_early = is_wanted_early;
             }
+            flow.classify();
         }
         self.early = early;
     }
@@ -39,6 +40,17 @@ impl Flows {
         direction: Direction,
         packet: &InnerPacket<'_>,
     ) -> Option<FlowId> {
+        self.note(now, None, direction, packet)
+    }
+
+    /// The same of a packet whose flow may be found already.
+    pub(super) fn note(
+        &mut self,
+        now: Instant,
+        found: Option<FlowId>,
+        direction: Direction,
+        packet: &InnerPacket<'_>,
+    ) -> Option<FlowId> {
         if !packet.is_udp() && self.early.is_empty() {
             return None;
         }
@@ -47,8 +59,12 @@ impl Flows {
         if !packet.is_udp() && !is_wanted_early {
             return None;
         }
-        let id = self.table.observe(now, &tuple);
-        let live = self.table.flow_mut(id)?.live.get_or_insert_default();
+        let id = found.unwrap_or_else(|| self.table.observe(now, &tuple));
+        let flow = self.table.flow_mut(id)?;
+        if flow.live.is_none() {
+            flow.prefer(self.race.priorities());
+        }
+        let live = flow.live.get_or_insert_default();
         (live.observed_at, live.is_wanted_early) = (now, is_wanted_early);
         let carried = match direction {
             Direction::Out => &mut live.carried.0,
@@ -59,6 +75,7 @@ impl Flows {
             let header = packet.datagram().and_then(|(payload, len)| Header::parse(payload, len));
             live.likeness.note(direction == Direction::Out, header);
         }
+        flow.classify();
         Some(id)
     }
 

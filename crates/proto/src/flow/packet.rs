@@ -3,45 +3,95 @@
 //! Decides whether it goes on, and whether as it is. What this end says itself comes out of
 //! [`Flows::poll`], and by which path anything goes is not known here.
 
+use super::classify::classify;
 use super::tuple::{Direction, Tuple};
-use super::verdict::{Passage, Verdict};
-use super::{Assists, Flows};
+use super::verdict::Verdict;
+use super::{Assists, Flows, bucket, hash};
 use crate::flow::pep::memory::Memory;
 use crate::flow::pep::tcp::Connection;
 use crate::flow::pep::tcp::resume::assist::ASSISTED_MAX;
 use crate::flow::report::Stage;
 use crate::id::FlowId;
+use crate::packet::PacketRecord;
 use crate::time::Instant;
 use crate::wire::inner::{Headers, InnerPacket};
 use crate::wire::tcp::{Flags, Rewrite, Segment};
 
 impl Flows {
-    /// A packet from the TUN.
+    /// A packet from the TUN. Returns its record, or `None` if it is not sent: then what is needed
+    /// of it is kept. Its flow is [observed](Self::observe) if this end `observes`.
     pub fn outgoing(
         &mut self,
         now: Instant,
         memory: &mut Memory,
         packet: &InnerPacket<'_>,
-    ) -> Passage {
-        if self.is_idle() {
-            return Passage::WHOLE;
+        observes: bool,
+    ) -> Option<PacketRecord> {
+        let next = self.goes_on(now, memory, packet);
+        let (flow, kept) = match next {
+            Some((flow, kept)) => (Some(flow), kept),
+            None if self.is_idle() => (None, 0),
+            None if packet.is_tcp() => self.passes(now, memory, packet)?,
+            None => {
+                let goes = self.questions.outgoing(now, memory, &self.rules, packet, self.is_up);
+                self.is_waiting |= !goes && !self.is_up;
+                goes.then_some((None, 0))?
+            }
+        };
+        let kept = u16::try_from(kept).unwrap_or(u16::MAX);
+        Some(PacketRecord { kept, ..self.describe(now, flow, packet, observes) })
+    }
+
+    /// The record of a packet that this end made for one of its flows.
+    pub fn record_of(
+        &mut self,
+        now: Instant,
+        packet: &InnerPacket<'_>,
+        observes: bool,
+    ) -> PacketRecord {
+        let tuple = Tuple::of(&packet.headers, Direction::Out).filter(|_| packet.is_tcp());
+        let connection = tuple.and_then(|tuple| self.table.find(&tuple));
+        self.describe(now, connection, packet, observes)
+    }
+
+    /// The record of a packet of the connection `flow`, or else of the flow that is observed.
+    fn describe(
+        &mut self,
+        now: Instant,
+        flow: Option<FlowId>,
+        packet: &InnerPacket<'_>,
+        observes: bool,
+    ) -> PacketRecord {
+        let observed = if observes { self.note(now, flow, Direction::Out, packet) } else { None };
+        if let Some(flow) = flow.or(observed).and_then(|id| self.table.flow(id)) {
+            return flow.packet(0);
         }
-        if let Some(kept) = self.goes_on(now, memory, packet) {
-            return Passage::Goes { kept };
+        let Headers { ports, destination, .. } = packet.headers;
+        let (from, to) = ports.unwrap_or_default();
+        PacketRecord {
+            class: classify((from, to), false),
+            level: self.priorities().level_of((destination, to)),
+            ..PacketRecord::of_bucket(bucket(hash(&packet.headers)))
         }
-        if !packet.is_tcp() {
-            let goes = self.questions.outgoing(now, memory, &self.rules, packet, self.is_up);
-            self.is_waiting |= !goes && !self.is_up;
-            return if goes { Passage::WHOLE } else { Passage::Held };
-        }
-        let Some(segment) = Segment::parse(packet) else { return Passage::WHOLE };
+    }
+
+    /// A segment of the local side's. Returns its connection and how many bytes at its end are
+    /// kept; `None` if it is not sent.
+    fn passes(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        packet: &InnerPacket<'_>,
+    ) -> Option<(Option<FlowId>, usize)> {
+        const UNKNOWN: (Option<FlowId>, usize) = (None, 0);
+        let Some(segment) = Segment::parse(packet) else { return Some(UNKNOWN) };
         let Some(id) = self.find(now, memory, Direction::Out, &packet.headers, &segment) else {
-            return Passage::WHOLE;
+            return Some(UNKNOWN);
         };
         let tunnel = (self.is_up, self.aggregate.is_crowded(now));
-        let Some(flow) = self.table.get_mut(id) else { return Passage::WHOLE };
+        let Some(flow) = self.table.get_mut(id) else { return Some(UNKNOWN) };
         let both = (&segment, packet);
-        let passage = flow.outgoing(now, memory, &self.networks, tunnel, both);
+        let kept = flow.outgoing(now, memory, &self.networks, tunnel, both);
         self.is_waiting |= flow.is_held() && segment.end() != segment.seq;
         if self.assists == Assists::All && flow.asks_for_assist(memory) {
             self.begin_assist(now, memory, id);
@@ -49,17 +99,17 @@ impl Flows {
             self.table.foresee(Direction::Out, id, &segment, packet.pieces);
         }
         self.arm(id);
-        passage
+        kept.map(|kept| (Some(id), kept))
     }
 
-    /// A packet that is the next of the stream, as it was foreseen, leaves as it is. Returns how
-    /// many bytes at its end are kept; `None` for any other.
+    /// A packet that is the next of the stream, as it was foreseen, leaves as it is. Returns its
+    /// connection and how many bytes at its end are kept; `None` for any other.
     fn goes_on(
         &mut self,
         now: Instant,
         memory: &mut Memory,
         packet: &InnerPacket<'_>,
-    ) -> Option<usize> {
+    ) -> Option<(FlowId, usize)> {
         if !self.is_up {
             return None;
         }
@@ -73,7 +123,7 @@ impl Flows {
         } else if self.assists == Assists::All && flow.asks_for_assist(memory) {
             self.begin_assist(now, memory, id);
         }
-        Some(kept)
+        Some((id, kept))
     }
 
     /// A packet from the tunnel.
@@ -113,14 +163,20 @@ impl Flows {
     /// Looks at a packet that leaves for the remote side, whoever made it, before anybody else
     /// changes it. Where it is to tell of less room, its `head` is put into `head` with that, and
     /// takes its place; returns whether it is so.
-    pub fn narrow(&mut self, now: Instant, packet: &InnerPacket<'_>, head: &mut Vec<u8>) -> bool {
-        if self.race.is_off() || !packet.is_tcp() {
+    pub fn narrow(
+        &mut self,
+        now: Instant,
+        flow: Option<FlowId>,
+        packet: &InnerPacket<'_>,
+        head: &mut Vec<u8>,
+    ) -> bool {
+        let Some(flow) = flow.filter(|_| packet.is_tcp() && !self.race.is_off()) else {
             return false;
-        }
+        };
         if self.is_up {
             self.race.look(now, &mut self.table);
         }
-        let Some((segment, window)) = self.race.narrow(now, &mut self.table, packet) else {
+        let Some((segment, window)) = self.race.narrow(now, &mut self.table, flow, packet) else {
             return false;
         };
         head.clear();

@@ -9,53 +9,12 @@ use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub use crate::packet::Level;
 use crate::wire::control::End;
 
 /// The most destinations that are told apart: every connection that begins is held against them,
 /// and of what is no TCP every packet.
 pub const PRIORITIES_MAX: usize = 64;
-
-/// How much a flow is preferred to others.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub enum Level {
-    /// Before all others.
-    First,
-    /// As everything of which nobody said anything.
-    #[default]
-    Second,
-    /// After all others.
-    Third,
-}
-
-impl Level {
-    /// All of them, the one that is preferred first.
-    pub const ALL: [Self; 3] = [Self::First, Self::Second, Self::Third];
-
-    /// The level of this number, 1 to 3; `None` for any other.
-    pub const fn numbered(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::First),
-            2 => Some(Self::Second),
-            3 => Some(Self::Third),
-            _ => None,
-        }
-    }
-
-    /// Its number: 1 is preferred to 2, and 2 to 3.
-    pub const fn number(self) -> u8 {
-        self as u8 + 1
-    }
-
-    /// What a flow of this level is to have where all want more than there is, in shares of one of
-    /// the third.
-    pub const fn weight(self) -> u16 {
-        match self {
-            Self::First => 16,
-            Self::Second => 4,
-            Self::Third => 1,
-        }
-    }
-}
 
 /// Which destination is of which level. What is not named is of the second.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -12,6 +12,7 @@ use super::report::{FlowReport, FlowState, Stage, Why};
 use super::tuple::Tuple;
 use crate::flow::pep::tcp::Connection;
 use crate::id::FlowId;
+use crate::packet::PacketRecord;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::TCP;
@@ -24,6 +25,8 @@ const OPEN: Duration = Duration::from_secs(60);
 pub struct Flow {
     /// Its name in the table.
     pub(super) id: FlowId,
+    /// What the packets that its local side sends have in common.
+    packet: PacketRecord,
     pub(super) tuple: Tuple,
     /// It has one of the places for flows that are no connection.
     pub(super) is_other: bool,
@@ -35,24 +38,42 @@ pub struct Flow {
 
 impl Flow {
     /// A flow of which nothing was seen yet.
-    pub(super) const fn new(id: FlowId, tuple: Tuple, is_other: bool) -> Self {
-        Self { id, tuple, is_other, live: None, connection: None }
+    pub(super) fn new(id: FlowId, tuple: Tuple, is_other: bool) -> Self {
+        let class = classify(tuple.ports(), false);
+        let packet = PacketRecord::of_bucket(tuple.bucket());
+        let packet = PacketRecord { flow: Some(id), class, ..packet };
+        Self { id, packet, tuple, is_other, live: None, connection: None }
+    }
+
+    /// The record of a packet that its local side sends, of which `kept` bytes are kept.
+    pub(super) const fn packet(&self, kept: u16) -> PacketRecord {
+        PacketRecord { kept, ..self.packet }
     }
 
     /// The class of the flow.
-    pub fn class(&self) -> Class {
+    pub const fn class(&self) -> Class {
+        self.packet.class
+    }
+
+    /// The bucket of what its local side sends.
+    pub(super) const fn bucket(&self) -> u8 {
+        self.packet.bucket
+    }
+
+    /// Works out the class again: something was seen or said that it depends on.
+    pub(super) fn classify(&mut self) {
         let live = self.live.as_deref();
         let is_early = live.is_some_and(|live| live.is_wanted_early || live.likeness.is_rtp());
-        classify(self.tuple.ports(), is_early)
+        self.packet.class = classify(self.tuple.ports(), is_early);
+    }
+
+    /// Works out the level again, from what is preferred now.
+    pub(super) fn prefer(&mut self, priorities: &Priorities) {
+        self.packet.level = priorities.level_of(self.tuple.remote);
     }
 
     /// The report about the flow; `None` after it has ended.
-    pub(super) fn report(
-        &self,
-        now: Instant,
-        is_up: bool,
-        priorities: &Priorities,
-    ) -> Option<FlowReport> {
+    pub(super) fn report(&self, now: Instant, is_up: bool) -> Option<FlowReport> {
         if let Some(connection) = &self.connection {
             let told = FlowReport { class: self.class(), ..connection.report(now, is_up) };
             let path = self.own_path(now);
@@ -63,7 +84,7 @@ impl Flow {
         (idle < OPEN).then(|| FlowReport {
             tuple: self.tuple,
             class: self.class(),
-            level: priorities.level_of(self.tuple.remote),
+            level: self.packet.level,
             narrowed_to: None,
             queue: None,
             state: FlowState::Normal,

@@ -1,13 +1,13 @@
 //! Which lost packets are sent again: asks the flow of each, once.
 //!
 //! Decides whether somebody still needs a lost packet, and fetches the payload that its connection
-//! keeps. Knows neither why the packet was lost nor the path that it will take. The packet's
-//! headers are read again.
+//! keeps. Knows neither why the packet was lost nor the path that it will take. The flow is found by
+//! the name that left with the packet. Only a connection's sequence number is read again.
 
 use super::Flows;
 use super::classify::Class;
-use super::pep::tcp::Connection;
-use super::tuple::{Direction, Tuple};
+use super::record::Flow;
+use crate::id::FlowId;
 use crate::recovery::packet::LostPacket;
 use crate::time::Instant;
 use crate::wire::frame;
@@ -19,55 +19,62 @@ impl Flows {
     /// arrived after all, if this end sends it again on the account of its connection, or if it is
     /// a realtime packet that `is_late`.
     pub(crate) fn needs(&mut self, lost: &mut LostPacket, is_late: bool) -> bool {
-        let kept = std::mem::take(&mut lost.elsewhere);
-        let Some(head) = frame::packet_of(&lost.frame) else { return kept == 0 };
-        let Ok(headers) = Headers::parse(head, head.len() + kept) else { return kept == 0 };
-        let packet = InnerPacket { headers, pieces: Pieces::whole(head) };
-        if headers.protocol != TCP {
-            let is_useless = || {
-                let flow = self.flow_of(&packet, Direction::Out);
-                packet.is_udp() && flow.is_some_and(|flow| flow.class() == Class::RealTime)
-            };
-            let is_repeated = self.questions.sends_again(lost.at, &packet);
-            return kept == 0 && !is_repeated && !(is_late && is_useless());
+        let kept = usize::from(std::mem::take(&mut lost.kept));
+        let flow = lost.flow.and_then(|id| self.table.flow(id));
+        if let Some(connection) = flow.and_then(|flow| flow.connection.as_deref()) {
+            let packet = packet_in(&lost.frame, kept);
+            let segment = packet.as_ref().and_then(Segment::parse);
+            let Some(segment) = segment.map(|it| it.longer(kept)) else { return kept == 0 };
+            if segment.len > 0 && connection.sends_again(lost.at, &segment) {
+                return false;
+            }
+            if kept > 0 {
+                let Some((front, back)) = connection.payload(&segment, kept) else { return false };
+                lost.frame.extend_from_slice(front);
+                lost.frame.extend_from_slice(back);
+            }
+            return true;
         }
-        let segment = Segment::parse(&packet);
-        let Some((segment, flow)) = segment.zip(self.connection(&headers)) else {
-            return kept == 0;
+        let is_realtime =
+            |flow: &Flow| flow.class() == Class::RealTime && flow.tuple.protocol != TCP;
+        let is_repeated = || {
+            let packet = packet_in(&lost.frame, kept);
+            packet.is_some_and(|packet| self.questions.sends_again(lost.at, &packet))
         };
-        let segment = segment.longer(kept);
-        if segment.len > 0 && flow.sends_again(lost.at, &segment) {
-            return false;
-        }
-        if kept > 0 {
-            let Some((front, back)) = flow.payload(&segment, kept) else { return false };
-            lost.frame.extend_from_slice(front);
-            lost.frame.extend_from_slice(back);
-        }
-        true
+        let is_useless = is_late && flow.is_some_and(is_realtime);
+        kept == 0 && !is_useless && (self.questions.is_empty() || !is_repeated())
     }
 
-    /// Whether a packet that left at `left_at` by a path that is dead need not leave again:
-    /// it has arrived, or will be sent from here anyway.
-    pub fn sends_again(&mut self, left_at: Instant, packet: &InnerPacket<'_>) -> bool {
+    /// The last `len` bytes of a packet of `flow` that begins with `head`, if they are kept.
+    pub fn payload(&self, flow: FlowId, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
+        let segment = Segment::parse(&packet_of(head, len)?)?;
+        self.table.get(flow)?.payload(&segment, len)
+    }
+
+    /// Whether a packet of `flow` that left at `left_at` by a path that is dead need not leave
+    /// again: it has arrived, or will be sent from here anyway.
+    pub fn sends_again(
+        &self,
+        left_at: Instant,
+        flow: Option<FlowId>,
+        packet: &InnerPacket<'_>,
+    ) -> bool {
         if !packet.is_tcp() {
             return self.questions.sends_again(left_at, packet);
         }
         let segment = Segment::parse(packet).filter(|segment| segment.len > 0);
-        let found = segment.zip(self.connection(&packet.headers));
+        let found = segment.zip(flow.and_then(|id| self.table.get(id)));
         found.is_some_and(|(segment, flow)| flow.sends_again(left_at, &segment))
     }
+}
 
-    /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
-    pub fn payload(&mut self, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
-        let headers = Headers::parse(head, head.len() + len).ok()?;
-        let segment = Segment::parse(&InnerPacket { headers, pieces: Pieces::whole(head) })?;
-        self.connection(&headers)?.payload(&segment, len)
-    }
+/// The packet in a frame that lacks the last `kept` bytes.
+fn packet_in(frame: &[u8], kept: usize) -> Option<InnerPacket<'_>> {
+    packet_of(frame::packet_of(frame)?, kept)
+}
 
-    /// The connection of a packet on its way out.
-    fn connection(&mut self, headers: &Headers) -> Option<&Connection> {
-        let id = self.table.find(&Tuple::of(headers, Direction::Out)?)?;
-        self.table.get(id)
-    }
+/// The packet of which the last `kept` bytes follow `head`.
+fn packet_of(head: &[u8], kept: usize) -> Option<InnerPacket<'_>> {
+    let headers = Headers::parse(head, head.len() + kept).ok()?;
+    Some(InnerPacket::read(headers, Pieces::whole(head)))
 }

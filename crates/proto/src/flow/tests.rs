@@ -137,8 +137,8 @@ impl Scene {
 
     fn give_out(&mut self, packet: &[u8]) -> bool {
         let packet = InnerPacket::whole(packet).unwrap();
-        let passage = self.flows.outgoing(self.now, &mut self.memory, &packet);
-        passage != Passage::Held
+        let passage = self.flows.outgoing(self.now, &mut self.memory, &packet, true);
+        passage.is_some()
     }
 
     fn give_in(&mut self, packet: &[u8]) -> (Vec<u8>, Verdict) {

@@ -1,24 +1,6 @@
-//! What becomes of a packet: one from the TUN has its passage or not, one from the tunnel may be
-//! changed.
+//! What becomes of a packet from the tunnel, which may be changed, and of what this end says.
 
 use crate::wire::tcp::{Rewrite, Segment};
-
-/// What is to become of a packet from the TUN.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Passage {
-    /// It is sent now.
-    Goes {
-        /// How many bytes of its end are kept here until they have arrived.
-        kept: usize,
-    },
-    /// It is not sent: what is needed of it is kept.
-    Held,
-}
-
-impl Passage {
-    /// It is sent now, and nothing of it is kept.
-    pub(crate) const WHOLE: Self = Self::Goes { kept: 0 };
-}
 
 /// What is to become of a packet from the tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::flow;
 use crate::outbox::REST;
+use crate::packet::PacketRecord;
 use crate::recovery::sent_packets::KEPT_BYTES_MAX;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{Headers, InnerPacket, Pieces, TCP, UDP};
@@ -40,20 +41,27 @@ pub struct Waiting {
 #[derive(PartialEq, Eq, Debug)]
 pub struct Kept {
     since: Instant,
+    record: PacketRecord,
     headers: Headers,
     bytes: Vec<u8>,
 }
 
 impl Kept {
-    fn of(now: Instant, packet: &InnerPacket<'_>) -> Self {
+    fn of(now: Instant, record: PacketRecord, packet: &InnerPacket<'_>) -> Self {
         let mut bytes = Vec::with_capacity(packet.len());
         packet.pieces.copy_to(&mut bytes);
-        Self { since: now, headers: packet.headers, bytes }
+        let record = PacketRecord { kept: 0, ..record };
+        Self { since: now, record, headers: packet.headers, bytes }
+    }
+
+    /// The record of the packet, all of whose bytes are here.
+    pub const fn record(&self) -> PacketRecord {
+        self.record
     }
 
     /// The packet.
     pub fn packet(&self) -> InnerPacket<'_> {
-        InnerPacket { headers: self.headers, pieces: Pieces::whole(&self.bytes) }
+        InnerPacket::read(self.headers, Pieces::whole(&self.bytes))
     }
 
     /// The flow of a UDP datagram.
@@ -71,8 +79,8 @@ struct Queue {
 
 impl Waiting {
     /// Keeps a copy of `packet`. Returns how many packets were given up for want of room.
-    pub fn push(&mut self, now: Instant, packet: &InnerPacket<'_>) -> usize {
-        let kept = Kept::of(now, packet);
+    pub fn push(&mut self, now: Instant, record: PacketRecord, packet: &InnerPacket<'_>) -> usize {
+        let kept = Kept::of(now, record, packet);
         if packet.is_tcp() {
             // What follows a gap has to wait for it: the oldest are worth most.
             let fits = self.segments.fits(packet.len(), SEGMENTS_MAX, SEGMENT_BYTES_MAX);
@@ -192,7 +200,7 @@ mod tests {
     }
 
     fn push(waiting: &mut Waiting, now: Instant, packet: &[u8]) -> usize {
-        waiting.push(now, &InnerPacket::whole(packet).unwrap())
+        waiting.push(now, PacketRecord::of_bucket(0), &InnerPacket::whole(packet).unwrap())
     }
 
     #[test]
@@ -233,7 +241,10 @@ mod tests {
         assert_eq!(push(&mut waiting, now, &packet(100)), 0, "others have their own");
         let (packets, _) = waiting.take(now);
         let expected = std::iter::once(packet(100)).chain((0..room).map(segment));
-        let kept = |packet: Vec<u8>| Kept::of(now, &InnerPacket::whole(&packet).unwrap());
+        let kept = |packet: Vec<u8>| {
+            let record = PacketRecord::of_bucket(0);
+            Kept::of(now, record, &InnerPacket::whole(&packet).unwrap())
+        };
         let expected: VecDeque<_> = expected.map(kept).collect();
         assert!(packets == expected);
         waiting.put_back(now, packets);

@@ -1,13 +1,13 @@
 //! The tunnel's entry: inner packets that wait for a turn while the paths are full.
 //!
-//! Each bucket of flows has a queue of its own. They take turns by bytes, as many as its packets
-//! are given, and one in which nothing waited goes before those in which something did, once
+//! Each bucket of flows has a queue of its own. They take turns by bytes, as many as the level of
+//! its packets has, and one in which nothing waited goes before those in which something did, once
 //! (deficit round robin with new and old queues, RFC 8290, 4; Shreedhar and Varghese 1996): who
 //! sends little never waits for who sends much, and who does not send costs nobody anything. How
 //! long each may stand, CoDel sees to. What finds no room costs the fullest queue its oldest
 //! packet, and what nobody waits for any more goes.
 //!
-//! Knows neither flows nor classes: whoever pushes says which bucket, what bound and what turn.
+//! Of a packet it reads the bucket and the level in its record. Whoever pushes says which bound.
 
 use std::collections::VecDeque;
 
@@ -15,6 +15,7 @@ use super::bucket::BUCKETS;
 use super::codel::{Bound, Codel, Sentence};
 use crate::blocks::Blocks;
 use crate::blocks::parcel::{PACKET_MAX, Parcel};
+use crate::packet::{Level, PacketRecord};
 use crate::time::{Duration, Instant};
 use crate::wire::ecn;
 use crate::wire::inner::{MAX_PACKET, Pieces};
@@ -77,52 +78,23 @@ struct Bucket {
 /// A packet that waits.
 #[derive(Clone, Debug)]
 struct Slot {
+    record: PacketRecord,
     arrived: Instant,
-    kept: usize,
     packet: Parcel,
-    turn: u16,
-}
-
-/// How a packet waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stay {
-    /// How long its bucket may stand.
-    pub bound: Bound,
-    /// Bytes of its bucket's turn: `QUANTUM`, or what is to have more or less. Not zero.
-    pub turn: u16,
-}
-
-impl From<Bound> for Stay {
-    fn from(bound: Bound) -> Self {
-        Self { bound, turn: QUANTUM }
-    }
-}
-
-/// A packet whose turn it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Popped {
-    /// The bucket that it waited in.
-    pub bucket: u8,
-    /// The number that it was pushed with.
-    pub kept: usize,
-    /// How long it waited.
-    pub waited: Duration,
 }
 
 impl FqCodel {
-    /// Queues a packet; `kept` is a number of the caller's that comes back with it. From now on
-    /// the bucket stands no longer than `stay` says. Returns how many packets were dropped for
-    /// it: the oldest of the fullest buckets, or itself if it is none that a tunnel carries.
+    /// Queues a packet. From now on its bucket stands no longer than `bound` says. Returns how many
+    /// packets were dropped for it: the oldest of the fullest buckets, or itself if it is none
+    /// that a tunnel carries.
     pub fn push(
         &mut self,
         blocks: &mut Blocks,
         now: Instant,
-        bucket: u8,
+        record: PacketRecord,
         packet: Pieces<'_>,
-        kept: usize,
-        stay: impl Into<Stay>,
+        bound: Bound,
     ) -> u64 {
-        let Stay { bound, turn } = stay.into();
         let len = packet.len();
         if !is_carried(len) {
             return 1;
@@ -141,20 +113,20 @@ impl FqCodel {
         self.len += 1;
         self.bytes += len;
         self.buckets.resize(BUCKETS, None);
-        let queue = self.buckets[usize::from(bucket)].get_or_insert_default();
+        let queue = self.buckets[usize::from(record.bucket)].get_or_insert_default();
         queue.bytes += len;
-        queue.slots.push_back(Slot { arrived: now, kept, packet, turn: turn.max(1) });
+        queue.slots.push_back(Slot { record, arrived: now, packet });
         queue.bound = Some(bound);
         if !queue.has_turn {
             queue.has_turn = true;
             queue.deficit = queue.turn();
-            self.new.push_back(bucket);
+            self.new.push_back(record.bucket);
         }
         dropped
     }
 
     /// Takes the next packet out, by turn; it may carry a mark now. `None` when none waits.
-    pub fn pop(&mut self, blocks: &mut Blocks, now: Instant) -> Option<(Popped, Parcel)> {
+    pub fn pop(&mut self, blocks: &mut Blocks, now: Instant) -> Option<(PacketRecord, Parcel)> {
         loop {
             let is_new = !self.new.is_empty();
             let turns = if is_new { &mut self.new } else { &mut self.old };
@@ -166,9 +138,8 @@ impl FqCodel {
                 self.old.push_back(bucket);
                 continue;
             }
-            if let Some(Slot { arrived, kept, packet, .. }) = self.take_fit(blocks, now, bucket) {
-                let waited = now.saturating_since(arrived);
-                return Some((Popped { bucket, kept, waited }, packet));
+            if let Some(Slot { record, packet, .. }) = self.take_fit(blocks, now, bucket) {
+                return Some((record, packet));
             }
             self.end_turn(bucket, is_new);
         }
@@ -251,11 +222,15 @@ impl FqCodel {
     }
 
     /// Drops what waits of which `is_useless` says so, and counts none of it.
-    pub fn forget(&mut self, blocks: &mut Blocks, mut is_useless: impl FnMut(&[u8]) -> bool) {
+    pub fn forget(
+        &mut self,
+        blocks: &mut Blocks,
+        mut is_useless: impl FnMut(PacketRecord, &[u8]) -> bool,
+    ) {
         for bucket in self.buckets.iter_mut().flatten() {
             for _ in 0..bucket.slots.len() {
                 let Some(slot) = bucket.slots.pop_front() else { break };
-                if is_useless(slot.packet.packet()) {
+                if is_useless(slot.record, slot.packet.packet()) {
                     let len = slot.packet.len();
                     (bucket.bytes, self.bytes, self.len) =
                         (bucket.bytes - len, self.bytes - len, self.len - 1);
@@ -367,7 +342,8 @@ impl FqCodel {
 impl Bucket {
     /// Bytes of its turn, as the packet has it that is next.
     fn turn(&self) -> i32 {
-        self.slots.front().map_or(QUANTUM, |slot| slot.turn).into()
+        let level = self.slots.front().map(|slot| slot.record.level).unwrap_or_default();
+        (QUANTUM / Level::default().weight() * level.weight()).into()
     }
 }
 

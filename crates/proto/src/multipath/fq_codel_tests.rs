@@ -23,6 +23,11 @@ fn packet(len: usize, service: u8, id: u32) -> Vec<u8> {
     packet
 }
 
+/// The record of a packet of `bucket`, of which `kept` bytes are kept.
+fn of(bucket: u8, kept: u16) -> PacketRecord {
+    PacketRecord { kept, ..PacketRecord::of_bucket(bucket) }
+}
+
 fn id(packet: &[u8]) -> u32 {
     u32::from_be_bytes(packet[12..16].try_into().unwrap())
 }
@@ -33,7 +38,7 @@ fn pop(
     blocks: &mut Blocks,
     now: Instant,
     out: &mut Vec<u8>,
-) -> Option<Popped> {
+) -> Option<PacketRecord> {
     let (popped, packet) = entry.pop(blocks, now)?;
     out.clear();
     out.extend_from_slice(packet.packet());
@@ -50,17 +55,17 @@ struct Link {
     /// When the link has sent what it has.
     free_us: u64,
     refused: u64,
-    left: Vec<(u64, Popped, Vec<u8>)>,
+    left: Vec<(u64, PacketRecord, Vec<u8>)>,
 }
 
 const BYTES_PER_MS: u64 = 1_250;
 
 impl Link {
     fn push(&mut self, bucket: u8, len: usize, service: u8, bound: Bound) {
-        let packet = packet(len, service, 0);
+        let packet = packet(len, service, u32::try_from(self.now_us).unwrap());
         let inner = Pieces::whole(&packet);
         let now = at_us(self.now_us);
-        self.refused += self.entry.push(&mut self.blocks, now, bucket, inner, 0, bound);
+        self.refused += self.entry.push(&mut self.blocks, now, of(bucket, 0), inner, bound);
         self.send();
     }
 
@@ -86,9 +91,11 @@ impl Link {
     }
 
     fn waits(&self, bucket: u8, from_us: u64) -> Vec<Duration> {
-        let of_bucket =
-            |(at, popped, _): &&(u64, Popped, Vec<u8>)| popped.bucket == bucket && *at >= from_us;
-        self.left.iter().filter(of_bucket).map(|(_, popped, _)| popped.waited).collect()
+        let of_bucket = |(at, popped, _): &&(u64, PacketRecord, Vec<u8>)| {
+            popped.bucket == bucket && *at >= from_us
+        };
+        let waited = |at: u64, packet: &[u8]| Duration::from_micros(at - u64::from(id(packet)));
+        self.left.iter().filter(of_bucket).map(|(at, _, packet)| waited(*at, packet)).collect()
     }
 }
 
@@ -220,7 +227,7 @@ fn the_fullest_loses_its_oldest_when_there_is_no_room() {
     let mut push = |entry: &mut FqCodel, bucket, len, id| {
         let packet = packet(len, 0, id);
         let inner = Pieces::cut(&packet[..20], &packet[20..]);
-        entry.push(&mut blocks, at_us(id.into()), bucket, inner, id as usize, Bound::LONG)
+        entry.push(&mut blocks, at_us(id.into()), of(bucket, id as u16), inner, Bound::LONG)
     };
     for id in 0..100 {
         assert_eq!(push(&mut entry, SPARSE, 100, id), 0);
@@ -248,7 +255,7 @@ fn short_packets_take_room_as_well() {
     let packet = packet(40, 0, 0);
     let mut push = |bucket| {
         let inner = Pieces::whole(&packet);
-        entry.push(&mut blocks, at_us(0), bucket, inner, 0, Bound::LONG)
+        entry.push(&mut blocks, at_us(0), of(bucket, 0), inner, Bound::LONG)
     };
     assert!((0..PACKETS_MAX).all(|number| push((number % 3) as u8) == 0));
     assert_eq!([push(3), push(4)], [1, 1]);
@@ -264,7 +271,7 @@ fn what_waited_for_too_long_goes_some_at_a_time() {
         for round in 0..4 {
             let now = at_us(if round < 2 { 0 } else { 2_000_000 });
             let inner = Pieces::whole(&packet);
-            assert_eq!(entry.push(&mut blocks, now, bucket, inner, 0, Bound::LONG), 0);
+            assert_eq!(entry.push(&mut blocks, now, of(bucket, 0), inner, Bound::LONG), 0);
         }
     }
     assert_eq!(entry.due(), Some(at_us(3_000_000)));
@@ -288,7 +295,7 @@ fn what_no_tunnel_carries_does_not_wait() {
     for len in [0, MAX_PACKET + 1, 70_000] {
         let bytes = vec![0x45; len];
         let inner = Pieces::whole(&bytes);
-        assert_eq!(entry.push(&mut blocks, at_us(0), 0, inner, 0, Bound::SHORT), 1);
+        assert_eq!(entry.push(&mut blocks, at_us(0), of(0, 0), inner, Bound::SHORT), 1);
     }
     assert!(entry.is_empty() && entry.due().is_none());
 }
@@ -324,8 +331,8 @@ proptest! {
                 Op::Push { bucket, len, service } => {
                     let bytes = packet(len, service, pushed);
                     let inner = Pieces::cut(&bytes[..len / 2], &bytes[len / 2..]);
-                    let kept = pushed as usize;
-                    lost += entry.push(&mut blocks, now, bucket, inner, kept, Bound::SHORT);
+                    let record = of(bucket, pushed as u16);
+                    lost += entry.push(&mut blocks, now, record, inner, Bound::SHORT);
                     pushed += 1;
                     prop_assert!(entry.waits(bucket));
                 }
@@ -334,7 +341,7 @@ proptest! {
                     popped += 1;
                     let declared = u16::from_be_bytes([bytes[2], bytes[3]]);
                     prop_assert_eq!(bytes.len(), usize::from(declared));
-                    prop_assert_eq!(id(&bytes) as usize, out.kept);
+                    prop_assert_eq!(id(&bytes) as u16, out.kept);
                     let newest = &mut newest[usize::from(out.bucket)];
                     prop_assert!(newest.is_none_or(|newest| newest < out.kept));
                     *newest = Some(out.kept);
@@ -363,11 +370,11 @@ fn what_is_of_no_use_any_more_is_forgotten_and_the_rest_keeps_its_order() {
     for number in 0..6 {
         let packet = packet(1_000, 0, number);
         let whole = Pieces::whole(&packet);
-        entry.push(&mut blocks, at_us(0), BULK, whole, number as usize, Bound::LONG);
+        entry.push(&mut blocks, at_us(0), of(BULK, number as u16), whole, Bound::LONG);
     }
     let whole = packet(100, 0, 8);
-    entry.push(&mut blocks, at_us(0), SPARSE, Pieces::whole(&whole), 8, Bound::LONG);
-    entry.forget(&mut blocks, |packet| id(packet).is_multiple_of(2));
+    entry.push(&mut blocks, at_us(0), of(SPARSE, 8), Pieces::whole(&whole), Bound::LONG);
+    entry.forget(&mut blocks, |_, packet| id(packet).is_multiple_of(2));
     assert_eq!((entry.len(), entry.bytes(), entry.queued(BULK)), (3, 3_000, 3_000));
     let mut left = std::iter::from_fn(|| pop(&mut entry, &mut blocks, at_us(1), &mut out));
     assert_eq!(left.by_ref().map(|popped| popped.kept).collect::<Vec<_>>(), [1, 3, 5]);
@@ -378,15 +385,14 @@ fn what_is_of_no_use_any_more_is_forgotten_and_the_rest_keeps_its_order() {
 /// something that waits.
 fn shares(offer: [bool; 3]) -> [usize; 3] {
     let (mut entry, mut blocks, mut out) = (FqCodel::default(), Blocks::default(), Vec::new());
-    let turns = [16, 4, 1].map(|weight| QUANTUM / 4 * weight);
     let mut left = [0; 3];
     for us in 0..3_000 {
         let now = at_us(us);
-        for (bucket, turn) in (0..).zip(turns) {
+        for (bucket, level) in (0..).zip(Level::ALL) {
             while offer[usize::from(bucket)] && entry.queued(bucket) < 60_000 {
                 let packet = packet(1_400, 0, 0);
-                let stay = Stay { bound: Bound::LONG, turn };
-                entry.push(&mut blocks, now, bucket, Pieces::whole(&packet), 0, stay);
+                let record = PacketRecord { level, ..of(bucket, 0) };
+                entry.push(&mut blocks, now, record, Pieces::whole(&packet), Bound::LONG);
             }
         }
         let popped = pop(&mut entry, &mut blocks, now, &mut out).unwrap();

@@ -11,8 +11,8 @@ use super::bucket::BUCKETS;
 use crate::blocks::Blocks;
 use crate::blocks::parcel::Parcel;
 use crate::multipath::snapshot::PathSnapshot;
+use crate::packet::{Instance, PacketRecord};
 use crate::path::PathId;
-use crate::recovery::packet::Load;
 
 /// Bytes that one line holds at most: half a second at 130 Mbit/s, so much may one path be longer
 /// than another.
@@ -20,26 +20,21 @@ pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
 /// And packets that all hold together, each in room for a full one: 100 MB, however short they are.
 const PACKETS_MAX: usize = 1 << 16;
 
-/// A packet that was given to a path.
+/// A packet that was given to a path, with its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Given {
-    /// The bucket of its flow.
-    pub bucket: u8,
-    /// Its place in the sequence of that.
+pub struct Numbered {
+    /// What is known of it.
+    pub record: PacketRecord,
+    /// Its number in the sequence of its bucket.
     pub sequence: u32,
     /// Whether that is the sequence of the keys before.
     pub is_earlier: bool,
-    /// Bytes of it.
-    pub len: usize,
-    /// What is kept of it once it has left: nothing of a copy for which another path answers.
-    pub load: Load,
 }
 
-impl Given {
-    /// A packet of `len` bytes, given to one path, with its place in the current sequence.
-    pub const fn to_one(bucket: u8, sequence: u32, len: usize, elsewhere: usize) -> Self {
-        let load = Load::Packet { elsewhere };
-        Self { bucket, sequence, is_earlier: false, len, load }
+impl Numbered {
+    /// A packet with a number of the current sequence.
+    pub const fn new(record: PacketRecord, sequence: u32) -> Self {
+        Self { record, sequence, is_earlier: false }
     }
 }
 
@@ -49,7 +44,7 @@ struct Line {
     path: PathId,
     /// Bytes of the packets.
     bytes: usize,
-    given: VecDeque<(Given, Parcel)>,
+    given: VecDeque<(Numbered, Parcel)>,
 }
 
 /// The lines of all paths of one session.
@@ -99,19 +94,18 @@ impl PathQueues {
     }
 
     /// Gives `packet` to the path of `way`, which is settled.
-    pub fn push(&mut self, way: &mut PathSnapshot, given: Given, packet: Parcel) {
-        debug_assert_eq!(given.len, packet.len());
+    pub fn push(&mut self, way: &mut PathSnapshot, given: Numbered, packet: Parcel) {
         let line = &mut self.lines[way.tally.line];
-        line.bytes += given.len;
+        line.bytes += packet.len();
+        way.waiting += packet.len();
         line.given.push_back((given, packet));
-        way.waiting += given.len;
         self.len += 1;
     }
 
     /// Takes out the next packet of a settled path: it leaves.
-    pub fn pop(&mut self, way: &mut PathSnapshot) -> Option<(Given, Parcel)> {
+    pub fn pop(&mut self, way: &mut PathSnapshot) -> Option<(Numbered, Parcel)> {
         let (given, packet) = self.lines.get_mut(way.tally.line)?.pop()?;
-        way.waiting -= given.len;
+        way.waiting -= packet.len();
         self.len -= 1;
         Some((given, packet))
     }
@@ -123,7 +117,7 @@ impl PathQueues {
     }
 
     /// A packet in the line of a path that is none of `ways`, to be given to another.
-    pub(crate) fn take_stranded(&mut self, ways: &[PathSnapshot]) -> Option<(Given, Parcel)> {
+    pub(crate) fn take_stranded(&mut self, ways: &[PathSnapshot]) -> Option<(Numbered, Parcel)> {
         let stranded = |line: &&mut Line| {
             !line.given.is_empty() && !ways.iter().any(|way| way.path == line.path)
         };
@@ -137,7 +131,7 @@ impl PathQueues {
         let mut firsts = [None; BUCKETS];
         let given = self.lines.iter().flat_map(|line| line.given.iter().map(|(given, _)| given));
         for given in given.filter(|given| !given.is_earlier) {
-            let first = &mut firsts[usize::from(given.bucket)];
+            let first = &mut firsts[usize::from(given.record.bucket)];
             let is_before = |at: u32| given.sequence.wrapping_sub(at).cast_signed() < 0;
             if first.is_none_or(is_before) {
                 *first = Some(given.sequence);
@@ -158,23 +152,27 @@ impl PathQueues {
         later.into_iter().for_each(|given| given.is_earlier = true);
         all.sort_by(|a, b| {
             let ahead = a.sequence.wrapping_sub(b.sequence).cast_signed();
-            (a.bucket, ahead).cmp(&(b.bucket, 0))
+            (a.record.bucket, ahead).cmp(&(b.record.bucket, 0))
         });
         for given in all {
-            (given.sequence, given.is_earlier) = (next(given.bucket), false);
+            (given.sequence, given.is_earlier) = (next(given.record.bucket), false);
         }
     }
 
     /// Forgets what `is_useless` says is of no use; what waits then is to be settled.
-    pub fn forget(&mut self, blocks: &mut Blocks, mut is_useless: impl FnMut(&[u8]) -> bool) {
+    pub fn forget(
+        &mut self,
+        blocks: &mut Blocks,
+        mut is_useless: impl FnMut(PacketRecord, &[u8]) -> bool,
+    ) {
         for line in &mut self.lines {
             for _ in 0..line.given.len() {
                 let Some((given, packet)) = line.pop() else { break };
-                if is_useless(packet.packet()) {
+                if is_useless(given.record, packet.packet()) {
                     self.len -= 1;
                     blocks.discard(packet);
                 } else {
-                    line.bytes += given.len;
+                    line.bytes += packet.len();
                     line.given.push_back((given, packet));
                 }
             }
@@ -190,9 +188,9 @@ impl PathQueues {
 }
 
 impl Line {
-    fn pop(&mut self) -> Option<(Given, Parcel)> {
+    fn pop(&mut self) -> Option<(Numbered, Parcel)> {
         let (given, packet) = self.given.pop_front()?;
-        self.bytes -= given.len;
+        self.bytes -= packet.len();
         Some((given, packet))
     }
 
@@ -200,8 +198,8 @@ impl Line {
     fn drop_copies(&mut self, blocks: &mut Blocks) {
         for _ in 0..self.given.len() {
             let Some((given, packet)) = self.given.pop_front() else { break };
-            if given.is_earlier && given.load == Load::Unkept {
-                self.bytes -= given.len;
+            if given.is_earlier && given.record.instance == Instance::Duplicate {
+                self.bytes -= packet.len();
                 blocks.discard(packet);
             } else {
                 self.given.push_back((given, packet));

@@ -9,9 +9,8 @@ fn way(path: u32, mbps: f64, delay_ms: u64) -> PathSnapshot {
     PathSnapshot::free(path, NOW, mbps, Duration::from_millis(delay_ms) * 2)
 }
 
-fn packet(sequence: u32) -> Given {
-    let load = Load::Packet { elsewhere: 0 };
-    Given { bucket: 0, sequence, is_earlier: false, len: 1_000, load }
+fn packet(sequence: u32) -> Numbered {
+    Numbered::new(PacketRecord::of_bucket(0), sequence)
 }
 
 fn bytes(packet: &[u8]) -> Parcel {
@@ -57,7 +56,8 @@ fn what_waits_is_known_by_the_first_of_each_bucket() {
     let given = [(0, 0, u32::MAX), (1, 0, 1), (1, 7, 40), (0, 7, 41), (0, 9, 3)];
     for (place, bucket, sequence) in given {
         let is_earlier = bucket == 9;
-        let given = Given { bucket, is_earlier, ..packet(sequence) };
+        let record = PacketRecord::of_bucket(bucket);
+        let given = Numbered { record, is_earlier, ..packet(sequence) };
         lines.push(&mut ways[place], given, bytes(&[0; 1_000]));
     }
     let firsts = lines.firsts();
@@ -121,7 +121,8 @@ fn what_waits_over_new_keys_keeps_its_place_and_over_two_gets_one_in_the_order_t
         let whole = [place as u8; 1_000];
         lines.push(&mut ways[place], packet(sequence), bytes(&whole));
         // What another path got as well is not numbered twice: it goes.
-        let copy = Given { load: Load::Unkept, ..packet(sequence) };
+        let record = PacketRecord::of_bucket(0).copied(Instance::Duplicate);
+        let copy = Numbered::new(record, sequence);
         lines.push(&mut ways[1 - place], copy, bytes(&[9; 1_000]));
     }
     // It keeps its places while the keys that it has them under are there,
@@ -152,7 +153,7 @@ fn what_is_of_no_use_any_more_is_forgotten_and_the_rest_keeps_its_order() {
     for sequence in 0..6 {
         lines.push(&mut ways[0], packet(sequence), bytes(&[sequence as u8; 1_000]));
     }
-    lines.forget(&mut blocks, |packet| packet[0].is_multiple_of(2));
+    lines.forget(&mut blocks, |_, packet| packet[0].is_multiple_of(2));
     lines.settle(&mut ways);
     assert_eq!((lines.bytes(), ways[0].waiting), (3_000, 3_000));
     let left = std::iter::from_fn(|| lines.pop(&mut ways[0])).map(|(given, _)| given.sequence);
@@ -167,7 +168,7 @@ fn short_packets_take_room_as_well() {
     lines.settle(&mut ways);
     for _ in 0..PACKETS_MAX {
         assert!(!lines.are_full());
-        lines.push(&mut ways[0], Given { len: 20, ..packet(0) }, bytes(&[0; 20]));
+        lines.push(&mut ways[0], packet(0), bytes(&[0; 20]));
     }
     assert!(lines.are_full());
     lines.pop(&mut ways[0]);

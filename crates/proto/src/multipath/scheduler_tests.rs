@@ -1,8 +1,8 @@
 use super::*;
 use crate::blocks::Blocks;
-use crate::multipath::path_queues::{Given, PathQueues};
+use crate::multipath::path_queues::{Numbered, PathQueues};
 use crate::multipath::snapshot::AHEAD;
-use crate::recovery::packet::Load;
+use crate::packet::PacketRecord;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const LEN: usize = 1_000;
@@ -36,8 +36,7 @@ fn given(scheduler: Scheduler, ways: &mut [PathSnapshot]) -> Vec<usize> {
     lines.settle(ways);
     while scheduler.needs(NOW, ways) {
         let place = choose(scheduler, ways).unwrap();
-        let (load, is_earlier) = (Load::Packet { elsewhere: 0 }, false);
-        let what = Given { bucket: 0, sequence: 0, is_earlier, len: LEN, load };
+        let what = Numbered::new(PacketRecord::of_bucket(0), 0);
         lines.push(&mut ways[place], what, blocks.parcel(&[0; LEN], &[]).unwrap());
         given.push(place);
     }

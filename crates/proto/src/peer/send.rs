@@ -8,14 +8,14 @@ use super::Peer;
 use crate::bonding::Unsent;
 use crate::bonding::dispatch::Sent;
 use crate::error::DropReason;
-use crate::flow;
-use crate::flow::{Output, Passage, tuple};
+use crate::flow::Output;
 use crate::outbox::REST;
 use crate::pack;
+use crate::packet::PacketRecord;
 use crate::path::PathId;
 use crate::paths::list::Choice;
 use crate::recovery::packet::Load;
-use crate::time::{Duration, Instant};
+use crate::time::Duration;
 use crate::tunnel::{Context, Event, PeerState};
 use crate::wire::data::MAX_DATAGRAM;
 use crate::wire::frame::Framing;
@@ -37,9 +37,10 @@ impl Peer {
         self.tunnel.paths.note_packet_sent(cx.now);
         self.admission.note_sent(cx.now, packet);
         self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
-        let sent = match self.flows.outgoing(cx.now, cx.memory, packet) {
-            Passage::Goes { kept } => self.send_narrowed(cx, packet, kept),
-            Passage::Held => {
+        let observes = self.observes();
+        let sent = match self.flows.outgoing(cx.now, cx.memory, packet, observes) {
+            Some(record) => self.send_narrowed(cx, record, packet),
+            None => {
                 self.seek_way(cx);
                 Ok(())
             }
@@ -71,41 +72,41 @@ impl Peer {
     pub(super) fn send_narrowed(
         &mut self,
         cx: &mut Context<'_>,
+        record: PacketRecord,
         packet: &InnerPacket<'_>,
-        kept: usize,
     ) -> Result<(), DropReason> {
         let mut head = std::mem::take(&mut self.narrowed);
-        let sent = if self.flows.narrow(cx.now, packet, &mut head) {
-            self.send_by_choice(cx, &packet.with_head(&head), kept)
+        let sent = if self.flows.narrow(cx.now, record.flow, packet, &mut head) {
+            self.send_by_choice(cx, record, &packet.with_head(&head))
         } else {
-            self.send_by_choice(cx, packet, kept)
+            self.send_by_choice(cx, record, packet)
         };
         self.narrowed = head;
         sent
     }
 
-    /// Sends an inner packet, of which the last `kept` bytes are kept with their connection.
+    /// Sends an inner packet, or keeps it until there is a path.
     pub(super) fn send_by_choice(
         &mut self,
         cx: &mut Context<'_>,
+        record: PacketRecord,
         packet: &InnerPacket<'_>,
-        kept: usize,
     ) -> Result<(), DropReason> {
         let choice = match self.tunnel.paths.list.choose() {
             Some(choice) if self.tunnel.epochs.current.is_some() => choice,
             Some(_) | None => {
-                self.wait(cx, packet);
+                self.wait(cx, record, packet);
                 return Ok(());
             }
         };
         if choice.copy.is_none() && self.bonding.is_bonded(cx, &mut self.tunnel) {
-            let sent = self.bonding.send(cx, &mut self.tunnel, &mut self.flows, packet, kept)?;
+            let sent = self.bonding.send(cx, &mut self.tunnel, &mut self.flows, record, packet)?;
             if sent == Sent::Due {
                 self.serve_bonding(cx);
             }
             return Ok(());
         }
-        self.send_alone(cx, choice, packet, kept)
+        self.send_alone(cx, choice, record, packet)
     }
 
     /// Sends what waited. Called when a path has become usable.
@@ -118,7 +119,7 @@ impl Peer {
             && !cx.out.is_full()
             && let Some(kept) = packets.pop_front()
         {
-            if let Err(reason) = self.send_by_choice(cx, &kept.packet(), 0) {
+            if let Err(reason) = self.send_by_choice(cx, kept.record(), &kept.packet()) {
                 cx.drops.count(reason);
             }
         }
@@ -137,10 +138,10 @@ impl Peer {
         while let Some(unsent) = self.bonding.next_unsent(cx) {
             let sent = match unsent {
                 Unsent::Given(given, packet) => self.tunnel.send_parcel(cx, path, given, packet),
-                Unsent::Entered(packet, kept) => {
+                Unsent::Entered(record, packet) => {
                     let choice = Choice { original: path, copy: None };
                     let whole = InnerPacket::whole(packet.packet());
-                    let sent = whole.and_then(|whole| self.send_alone(cx, choice, &whole, kept));
+                    let sent = whole.and_then(|whole| self.send_alone(cx, choice, record, &whole));
                     cx.memory.blocks().discard(packet);
                     sent
                 }
@@ -162,30 +163,27 @@ impl Peer {
         self.bonding.heed_entry(&self.tunnel, &mut self.flows, cx.now);
     }
 
-    /// Sends an inner packet, of which the last `kept` bytes are kept with their connection, by the
-    /// path of `choice`, and a copy by its second one. If neither may carry it now, it waits.
+    /// Sends an inner packet by the path of `choice`, and a copy by its second one. If neither may
+    /// carry it now, it waits.
     pub(super) fn send_alone(
         &mut self,
         cx: &mut Context<'_>,
         choice: Choice,
+        record: PacketRecord,
         packet: &InnerPacket<'_>,
-        kept: usize,
     ) -> Result<(), DropReason> {
-        self.note_alone(cx.now, tuple::Direction::Out, packet);
-        let bucket = || flow::bucket(flow::hash(&packet.headers));
-        let numbered = choice.copy.and_then(|_| self.tunnel.epochs.number_once(bucket()));
+        let numbered = choice.copy.and_then(|_| self.tunnel.epochs.number_once(record.bucket));
         let framing = numbered.unwrap_or(Framing::Plain);
-        let load = Load::Packet { elsewhere: kept };
-        let sent = self.tunnel.send_packet(cx, choice.original, load, framing, packet);
+        let sent = self.tunnel.send_packet(cx, choice.original, record, framing, packet);
         self.tunnel.paths.ask_if_silent(cx.now, choice.original);
         self.tunnel.carry_out(cx);
         if let Some(copy) = choice.copy {
             // A copy that does not fit the budget is no loss: the original is on its way.
-            let _ = self.tunnel.send_packet(cx, copy, load, framing, packet);
+            let _ = self.tunnel.send_packet(cx, copy, record, framing, packet);
         }
         match sent {
             Err(DropReason::Amplification | DropReason::NoRoute) => {
-                self.wait(cx, packet);
+                self.wait(cx, record, packet);
                 Ok(())
             }
             other => other,
@@ -193,8 +191,13 @@ impl Peer {
     }
 
     /// There is no way to send `packet` yet: it is kept, and what can be done for a way is done.
-    pub(super) fn wait(&mut self, cx: &mut Context<'_>, packet: &InnerPacket<'_>) {
-        for _ in 0..self.waiting.push(cx.now, packet) {
+    pub(super) fn wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        record: PacketRecord,
+        packet: &InnerPacket<'_>,
+    ) {
+        for _ in 0..self.waiting.push(cx.now, record, packet) {
             cx.drops.count(DropReason::QueueFull);
         }
         self.tunnel.paths.ask_given_up(cx.now);
@@ -212,18 +215,11 @@ impl Peer {
         }
     }
 
-    /// Client: a packet passes in `direction` by the one path that carries. This decides nothing:
-    /// the client's user may want to see the flow. A gateway would need a table for each of its
-    /// sessions.
-    pub(super) fn note_alone(
-        &mut self,
-        now: Instant,
-        direction: tuple::Direction,
-        packet: &InnerPacket<'_>,
-    ) {
-        if !self.tunnel.paths.at_gateway() {
-            self.flows.observe(now, direction, packet);
-        }
+    /// Whether the flows of outgoing packets are observed: where paths have a share, since it
+    /// decides by which a packet leaves, and at a client, whose user may want to see them. A
+    /// gateway would need a table for each of its sessions.
+    const fn observes(&self) -> bool {
+        self.bonding.is_shared || !self.at_gateway()
     }
 
     /// Connections are held and the path in use was asked whether it is there again: what they
@@ -243,12 +239,10 @@ impl Peer {
         let mut packet = std::mem::take(&mut self.spoken);
         for nth in 0.. {
             packet.clear();
-            if self.flows.news(nth, &mut packet).is_none() {
-                break;
-            }
+            let Some(flow) = self.flows.news(nth, &mut packet) else { break };
             let Ok(whole) = InnerPacket::whole(&packet) else { continue };
             let mut head = std::mem::take(&mut self.narrowed);
-            let is_narrowed = self.flows.narrow(cx.now, &whole, &mut head);
+            let is_narrowed = self.flows.narrow(cx.now, Some(flow), &whole, &mut head);
             let whole = if is_narrowed { whole.with_head(&head) } else { whole };
             let sent = self.tunnel.send_on(cx, id, Load::Quiet, |draft| {
                 pack::push(draft, Framing::Plain, whole.pieces);
@@ -323,7 +317,11 @@ impl Peer {
         match output {
             Output::ToLocal if cx.out.push_inner(packet) => Ok(()),
             Output::ToLocal => Err(DropReason::QueueFull),
-            Output::ToRemote => self.send_narrowed(cx, &InnerPacket::whole(packet)?, 0),
+            Output::ToRemote => {
+                let (packet, observes) = (InnerPacket::whole(packet)?, self.observes());
+                let record = self.flows.record_of(cx.now, &packet, observes);
+                self.send_narrowed(cx, record, &packet)
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 //! told of it, why it is lost, and what is left of it then.
 
 use super::rtt::Rtt;
-use crate::id::{EpochId, PacketNumber, PathSerial};
+use crate::id::{EpochId, FlowId, PacketNumber, PathSerial};
+use crate::packet::{Instance, PacketRecord};
 use crate::time::Instant;
 
 /// Frames and datagrams up to this length, if they are not TCP's, are questions, answers or voice:
@@ -25,20 +26,14 @@ pub enum Load {
     Report,
     /// Frames that elicit feedback.
     Eliciting,
-    /// An inner packet or a piece of one, of which no copy is kept.
+    /// A piece of an inner packet, or one that is of no use late: no copy is kept.
     Unkept,
-    /// One inner packet, kept until it is acknowledged.
-    Packet {
-        /// So many bytes at its end are kept with its connection.
-        elsewhere: usize,
-    },
-    /// The same where another path gets a copy, which serves if this one dies.
-    Doubled {
-        /// So many bytes at its end are kept with its connection.
-        elsewhere: usize,
-    },
+    /// One inner packet. Unless it is a duplicate, it is kept until it is acknowledged.
+    Packet(PacketRecord),
     /// One that is sent again.
     Repair {
+        /// Its flow, if that is known.
+        flow: Option<FlowId>,
         /// When it left for the first time,
         first_at: Instant,
         /// and how often paths lost it since.
@@ -56,23 +51,23 @@ impl Load {
         !matches!(self, Self::Quiet | Self::Report)
     }
 
-    /// Whether it carries an inner packet or a piece of one.
-    pub(super) const fn is_data(self) -> bool {
-        self.elicits() && !matches!(self, Self::Eliciting)
-    }
-
-    /// How many bytes at its end are kept elsewhere; `None` if no copy is kept at all.
-    pub(super) const fn elsewhere(self) -> Option<usize> {
+    /// The flow of a packet that is kept, and how many bytes at its end the flow keeps.
+    pub(super) const fn keeps(self) -> Option<(Option<FlowId>, u16)> {
         match self {
-            Self::Packet { elsewhere } | Self::Doubled { elsewhere } => Some(elsewhere),
-            Self::Repair { .. } => Some(0),
+            Self::Packet(PacketRecord { instance: Instance::Duplicate, .. }) => None,
+            Self::Packet(PacketRecord { flow, kept, .. }) => Some((flow, kept)),
+            Self::Repair { flow, .. } => Some((flow, 0)),
             Self::Quiet | Self::Report | Self::Eliciting | Self::Unkept => None,
         }
     }
 
     /// When it left for the first time, and how often paths lost it since.
     pub(super) const fn history(self, now: Instant) -> (Instant, u8) {
-        if let Self::Repair { first_at, attempts } = self { (first_at, attempts) } else { (now, 0) }
+        if let Self::Repair { first_at, attempts, .. } = self {
+            (first_at, attempts)
+        } else {
+            (now, 0)
+        }
     }
 }
 
@@ -112,15 +107,17 @@ pub(crate) struct LostPacket {
     pub(crate) first_at: Instant,
     /// and how often a path lost it since that carried.
     pub(crate) attempts: u8,
-    /// The frame with its type.
+    /// Its flow, if that is known.
+    pub(crate) flow: Option<FlowId>,
+    /// How many bytes at its end its connection keeps,
+    pub(crate) kept: u16,
+    /// and the rest of the frame, with its type.
     pub(crate) frame: Vec<u8>,
-    /// How many bytes of its end are kept elsewhere.
-    pub(crate) elsewhere: usize,
 }
 
 impl LostPacket {
     /// Whether it is small and leaves at once, also where others keep a pace.
     pub(crate) const fn is_small(&self) -> bool {
-        self.frame.len() + self.elsewhere <= SMALL
+        self.frame.len() + self.kept as usize <= SMALL
     }
 }

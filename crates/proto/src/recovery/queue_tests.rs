@@ -10,7 +10,7 @@ fn lost(epoch: u32, framing: Framing) -> LostPacket {
     framing.emit(&mut frame);
     let at = Instant::ZERO;
     let space = SpaceId { epoch: EpochId(epoch), serial: PathSerial(0) };
-    LostPacket { space, number: 0, at, first_at: at, attempts: 0, frame, elsewhere: 0 }
+    LostPacket { space, number: 0, at, first_at: at, attempts: 0, flow: None, kept: 0, frame }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::id::{PacketNumber, PathSerial};
+use crate::packet::{Instance, PacketRecord};
 use crate::time::Duration;
 use crate::wire::frame::{FEEDBACK_RUNS_MAX, Framing};
 use packet::Load;
@@ -12,7 +13,8 @@ const PATH: PathId = PathId(1);
 const OTHER: PathId = PathId(2);
 const OLD: EpochId = EpochId(1);
 const NEW: EpochId = EpochId(2);
-const KEPT: Load = Load::Packet { elsewhere: 0 };
+const KEPT: Load = Load::Packet(PacketRecord::of_bucket(0));
+const DOUBLED: Load = Load::Packet(PacketRecord::of_bucket(0).copied(Instance::Original));
 /// Bytes of a datagram.
 const LEN: usize = 1_000;
 
@@ -147,7 +149,7 @@ fn packets_from_before_the_challenge_are_lost_when_a_silent_path_answers() {
 fn a_dead_paths_packets_are_sent_again_unless_a_copy_left_by_another() {
     let mut scene = Scene::new();
     scene.send((NEW, PATH), 0, &[0, 1], KEPT);
-    scene.send((NEW, PATH), 2, &[2], Load::Doubled { elsewhere: 0 });
+    scene.send((NEW, PATH), 2, &[2], DOUBLED);
     scene.send((NEW, PATH), 3, &[3], Load::Unkept);
     scene.send((NEW, PATH), 4, &[4], KEPT);
     scene.send((NEW, OTHER), 0, &[0], KEPT);
@@ -161,7 +163,7 @@ fn a_dead_paths_packets_are_sent_again_unless_a_copy_left_by_another() {
 #[test]
 fn a_packet_with_a_copy_is_repaired_on_a_path_that_carries() {
     let mut scene = Scene::new();
-    scene.send((NEW, PATH), 0, &[0], Load::Doubled { elsewhere: 0 });
+    scene.send((NEW, PATH), 0, &[0], DOUBLED);
     scene.send((NEW, PATH), 1, &[1, 2, 3], KEPT);
     scene.tell((NEW, PATH), 43, (1, 3));
     assert_eq!(scene.numbers_sent_again(43), [0]);
@@ -211,7 +213,7 @@ fn a_packet_is_sent_again_only_so_often_and_for_so_long() {
     let mut scene = Scene::new();
     for attempts in [ATTEMPTS_MAX, ATTEMPTS_MAX - 1] {
         let number = u64::from(ATTEMPTS_MAX - attempts);
-        let load = Load::Repair { first_at: ms(0), attempts };
+        let load = Load::Repair { flow: None, first_at: ms(0), attempts };
         scene.send((NEW, PATH), number, &[10], load);
     }
     scene.send((NEW, PATH), 2, &[10, 10, 10], KEPT);

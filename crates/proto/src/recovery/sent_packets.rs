@@ -5,7 +5,7 @@
 //! round trip, delivery rate, loss. Knows neither addresses nor keys, and not what a packet is for.
 //!
 //! A copy of each inner packet is kept until it is acknowledged or lost, so that it can be sent
-//! again. A TCP connection that keeps the payload itself shares it: `elsewhere` counts those bytes.
+//! again. A TCP connection that keeps the payload itself shares it: `kept` counts those bytes.
 //!
 //! Bounds: `ENTRIES_MAX` packets, `KEPT_BYTES_MAX` bytes of copies, each for `KEPT_TIME`.
 
@@ -22,7 +22,8 @@ use super::rtt::{self, Rtt};
 use super::sample::RateSample;
 use super::segmented::{Evidence, Runs, Tag};
 use crate::blocks::{Blocks, Queue};
-use crate::id::PacketNumber;
+use crate::id::{FlowId, PacketNumber};
+use crate::packet::{Instance, PacketRecord};
 use crate::time::{Duration, Instant};
 use crate::wire::frame::Feedback;
 
@@ -42,10 +43,17 @@ const OVERTAKEN_MAX: u64 = 3;
 /// Feedback comes when something arrives, and timers ring so much later.
 const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// What became of a datagram.
+/// What a datagram carries, as long as it is not known to have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
-    Open,
+enum State {
+    /// Nothing that the peer owes feedback for.
+    Quiet,
+    /// Frames that elicit feedback.
+    Eliciting,
+    /// An inner packet or a piece of one, whether a copy of it is kept or not.
+    Data,
+    /// One that another path got as well: when this one dies, it is not owed.
+    Doubled,
     Arrived,
 }
 
@@ -53,19 +61,16 @@ enum Fate {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Instant,
-    fate: Fate,
-    is_eliciting: bool,
-    /// It carries an inner packet or a piece of one, whether a copy of it is kept or not.
-    is_data: bool,
+    state: State,
     /// The sender had had nothing to send before.
     is_limited: bool,
-    /// Another path got the same: when this one dies, it is not owed.
-    is_doubled: bool,
     len: u16,
+    /// The flow of the packet, if that is known.
+    flow: Option<FlowId>,
     /// Bytes of the copy,
     copy: u16,
-    /// and how many more of the frame are kept elsewhere.
-    elsewhere: u16,
+    /// and how many more of the frame the flow keeps.
+    kept: u16,
     /// How often a path had lost it before,
     attempts: u8,
     /// and for how long it had been under way then, in milliseconds.
@@ -75,6 +80,8 @@ struct Sent {
     /// What had arrived when it left.
     mark: Mark,
 }
+
+const _: () = assert!(size_of::<Sent>() <= 48); // 3 MB of `ENTRIES_MAX`
 
 /// What feedback tells of a path that was not known.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -164,20 +171,20 @@ impl SentPackets {
             self.mark.restart(now);
         }
         let is_eliciting = load.elicits();
-        let kept = load.elsewhere().map(|elsewhere| self.keep(now, blocks, frames, elsewhere));
-        let (copy, elsewhere) = kept.unwrap_or_default();
+        let keeps = load.keeps();
+        let (flow, kept) = keeps.unwrap_or_default();
+        let copied = keeps.map(|_| self.keep(now, blocks, frames, kept.into()));
+        let (copy, kept) = copied.unwrap_or_default();
         let (first_at, attempts) = load.history(now);
         let age_ms = now.saturating_since(first_at).as_millis();
         self.entries.push_back(Sent {
             at: now,
-            fate: Fate::Open,
-            is_eliciting,
-            is_data: load.is_data(),
+            state: State::of(load),
             is_limited: self.limited_until.is_some(),
-            is_doubled: matches!(load, Load::Doubled { .. }),
             len: bounded(len),
+            flow,
             copy,
-            elsewhere,
+            kept,
             attempts,
             age_ms: u16::try_from(age_ms).unwrap_or(u16::MAX),
             run: Tag::NONE,
@@ -191,16 +198,15 @@ impl SentPackets {
         }
     }
 
-    /// Keeps a copy of `frames` but for the last `elsewhere` bytes. Returns the lengths of both
-    /// parts.
+    /// Keeps a copy of `frames` but for the last `kept` bytes. Returns the lengths of both parts.
     fn keep(
         &mut self,
         now: Instant,
         blocks: &mut Blocks,
         frames: &[u8],
-        elsewhere: usize,
+        kept: usize,
     ) -> (u16, u16) {
-        let len = frames.len().saturating_sub(elsewhere);
+        let len = frames.len().saturating_sub(kept);
         while self.copies.len() + len > KEPT_BYTES_MAX && self.forget_oldest_copy(blocks) {}
         self.kept_at = now;
         self.copies.push(blocks, &frames[..len]);
@@ -271,7 +277,7 @@ impl SentPackets {
 
     /// When the oldest that others have overtaken counts as lost; `None` while there is none.
     pub(crate) fn late_due(&self, rtt: &Rtt) -> Option<Instant> {
-        let oldest = self.entries.front().filter(|oldest| oldest.fate == Fate::Open)?;
+        let oldest = self.entries.front().filter(|oldest| oldest.is_open())?;
         Some(oldest.at + self.lateness(rtt)?)
     }
 
@@ -315,8 +321,9 @@ impl SentPackets {
 
     /// Nothing is owed any more, or data only: the path has answered by other means.
     pub(crate) fn forgive(&mut self, but_data: bool) {
-        let mut data = (self.first..).zip(&self.entries).filter(|(_, s)| but_data && s.is_data);
-        let oldest = data.find(|(_, sent)| sent.fate == Fate::Open);
+        let is_data = |sent: &Sent| matches!(sent.state, State::Data | State::Doubled);
+        let mut sent = (self.first..).zip(&self.entries);
+        let oldest = sent.find(|(_, sent)| but_data && is_data(sent));
         self.unanswered = oldest.map(|(number, sent)| (number, sent.at));
     }
 
@@ -367,12 +374,12 @@ impl SentPackets {
                 #[expect(clippy::cast_possible_truncation, reason = "below the next number")]
                 let place = (number - self.first) as usize;
                 if let Some(sent) = self.entries.get_mut(place)
-                    && sent.fate == Fate::Open
+                    && sent.is_open()
                 {
-                    sent.fate = Fate::Arrived;
                     self.large.arrived(sent.len.into());
                     self.arrived += 1;
                     self.in_flight -= sent.weight();
+                    sent.state = State::Arrived;
                 }
             }
             above = bottom.saturating_sub(missing.into());
@@ -396,12 +403,12 @@ impl SentPackets {
         while let Some(&first) = self.entries.front()
             && self.is_settled(now, &first, cause)
         {
-            let is_lost = first.fate == Fate::Open;
+            let is_lost = first.is_open();
             let is_dead = matches!(cause, Cause::DeadPath);
             if is_lost {
                 bytes += u64::from(first.len);
                 if let Some(lost) = &mut lost
-                    && !(is_dead && first.is_doubled)
+                    && !(is_dead && first.state == State::Doubled)
                 {
                     lost.extend(self.copy_of_first(now, cause));
                 }
@@ -426,7 +433,7 @@ impl SentPackets {
         match cause {
             Cause::Silence { asked_at } => first.at < asked_at,
             Cause::DeadPath => self.has_copies(),
-            Cause::Overtaken { .. } | Cause::Late { .. } if first.fate == Fate::Arrived => true,
+            Cause::Overtaken { .. } | Cause::Late { .. } if !first.is_open() => true,
             Cause::Late { rtt } => is_late(rtt),
             Cause::Overtaken { rtt, newest_at } => {
                 let overtaken = self.acknowledged.unwrap_or(0) >= self.first + OVERTAKEN_MAX;
@@ -446,8 +453,9 @@ impl SentPackets {
             at: sent.at,
             first_at: sent.at - Duration::from_millis(sent.age_ms.into()),
             attempts: sent.attempts.saturating_add(cause.counts_as_attempt().into()),
+            flow: sent.flow,
+            kept: sent.kept,
             frame: self.copies.to_vec(sent.copy.into()),
-            elsewhere: sent.elsewhere.into(),
         })
     }
 
@@ -455,9 +463,7 @@ impl SentPackets {
     fn pop(&mut self, blocks: &mut Blocks) -> Option<Sent> {
         let sent = self.entries.pop_front()?;
         self.first += 1;
-        if sent.fate == Fate::Open {
-            self.in_flight -= sent.weight();
-        }
+        self.in_flight -= sent.weight();
         self.release(blocks, sent);
         Some(sent)
     }
@@ -469,7 +475,7 @@ impl SentPackets {
             let sent = self.entries[place];
             self.kept_from = self.first + place as u64 + 1;
             if sent.has_copy() {
-                (self.entries[place].copy, self.entries[place].elsewhere) = (0, 0);
+                (self.entries[place].copy, self.entries[place].kept) = (0, 0);
                 self.release(blocks, sent);
                 return true;
             }
@@ -489,19 +495,38 @@ impl SentPackets {
         let from = (largest + 1).max(self.first);
         let place = usize::try_from(from - self.first).unwrap_or(usize::MAX);
         let rest = (from..).zip(self.entries.range(place.min(self.entries.len())..));
-        let mut open = rest.filter(|(_, sent)| sent.is_eliciting);
+        let mut open = rest.filter(|(_, sent)| sent.weight() > 0);
         self.unanswered = open.next().map(|(number, sent)| (number, sent.at));
     }
 }
 
 impl Sent {
+    /// Whether it is not known to have arrived.
+    const fn is_open(&self) -> bool {
+        !matches!(self.state, State::Arrived)
+    }
+
     /// Bytes that it counts for while it is on its way.
     fn weight(&self) -> u64 {
-        if self.is_eliciting { self.len.into() } else { 0 }
+        match self.state {
+            State::Eliciting | State::Data | State::Doubled => self.len.into(),
+            State::Quiet | State::Arrived => 0,
+        }
     }
 
     const fn has_copy(&self) -> bool {
-        self.copy > 0 || self.elsewhere > 0
+        self.copy > 0 || self.kept > 0
+    }
+}
+
+impl State {
+    const fn of(load: Load) -> Self {
+        match load {
+            Load::Quiet | Load::Report => Self::Quiet,
+            Load::Eliciting => Self::Eliciting,
+            Load::Packet(PacketRecord { instance: Instance::Original, .. }) => Self::Doubled,
+            Load::Packet(_) | Load::Unkept | Load::Repair { .. } => Self::Data,
+        }
     }
 }
 

@@ -6,6 +6,11 @@ fn ms(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
+/// A packet of which the last `kept` bytes are kept by its flow.
+fn kept(kept: u16) -> Load {
+    Load::Packet(PacketRecord { kept, ..PacketRecord::of_bucket(0) })
+}
+
 /// A lane and what the peer knows of it.
 #[derive(Default)]
 struct Scene {
@@ -19,7 +24,7 @@ impl Scene {
     /// Datagrams of 1,000 bytes leave, one a millisecond.
     fn leave(&mut self, numbers: std::ops::Range<u64>) {
         for number in numbers {
-            let load = Load::Packet { elsewhere: 2 };
+            let load = kept(2);
             self.leave_one(ms(number), (number, 1_000), load, &number.to_be_bytes());
         }
     }
@@ -195,7 +200,7 @@ fn what_time_shows_to_be_lost_is_told_with_the_next_feedback() {
 #[test]
 fn what_leaves_again_is_as_old_as_it_was() {
     let mut scene = Scene::default();
-    let load = Load::Repair { first_at: ms(20), attempts: 2 };
+    let load = Load::Repair { flow: None, first_at: ms(20), attempts: 2 };
     scene.leave_one(ms(90), (0, 1_000), load, &[7; 8]);
     let [lost] = &scene.dies(100)[..] else { panic!() };
     assert_eq!((lost.at, lost.first_at, lost.attempts), (ms(90), ms(20), 2));
@@ -246,7 +251,7 @@ fn a_dead_paths_packets_are_those_that_may_not_have_arrived() {
     scene.tell(40, &[5..=6, 0..=3]);
     let lost = scene.dies(50);
     assert_eq!(lost.iter().map(|lost| lost.number).collect::<Vec<_>>(), [4, 7, 8, 9]);
-    assert_eq!((lost[0].at, &lost[0].frame, lost[0].elsewhere), (ms(4), &vec![0; 6], 2));
+    assert_eq!((lost[0].at, &lost[0].frame, lost[0].kept), (ms(4), &vec![0; 6], 2));
     assert!(!scene.sent.has_copies());
 }
 
@@ -255,7 +260,7 @@ fn the_oldest_copies_go_first_by_size_and_by_age() {
     let mut scene = Scene::default();
     let frames = KEPT_BYTES_MAX as u64 / 1_000;
     for number in 0..2 * frames {
-        let load = Load::Packet { elsewhere: if number % 2 == 0 { 0 } else { 950 } };
+        let load = kept(if number % 2 == 0 { 0 } else { 950 });
         scene.leave_one(ms(number), (number, 1_000), load, &[0; 1_000]);
     }
     let kept = scene.sent.copies.len();
@@ -271,7 +276,7 @@ fn what_is_kept_elsewhere_takes_no_room() {
     let mut scene = Scene::default();
     let frames = 4 * KEPT_BYTES_MAX as u64 / 1_000;
     for number in 0..frames {
-        let load = Load::Packet { elsewhere: 950 };
+        let load = kept(950);
         scene.leave_one(ms(1), (number, 1_000), load, &[0; 1_000]);
     }
     assert_eq!(scene.taken(2).len() as u64, frames);
@@ -281,7 +286,7 @@ fn what_is_kept_elsewhere_takes_no_room() {
 fn a_lane_that_rests_holds_little() {
     let mut scene = Scene::default();
     for number in 0..200 {
-        let load = Load::Packet { elsewhere: 0 };
+        let load = kept(0);
         scene.leave_one(ms(number), (number, 1_400), load, &[0; 1_400]);
     }
     scene.tell(230, &[0..=199]);

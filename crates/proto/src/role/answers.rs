@@ -199,7 +199,7 @@ fn quoted<'a>(packet: &InnerPacket<'a>) -> Option<InnerPacket<'a>> {
     };
     let quoted = message.get(HEADER..).filter(|_| is_error)?;
     let headers = Headers::parse(quoted, declared_len(quoted)?).ok()?;
-    Some(InnerPacket { headers, pieces: Pieces::whole(quoted) })
+    Some(InnerPacket::read(headers, Pieces::whole(quoted)))
 }
 
 /// Whether a TCP segment opens a connection: SYN without ACK. A segment too short for flags counts

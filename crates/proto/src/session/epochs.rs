@@ -13,9 +13,10 @@ use super::epoch::{Epoch, REKEY_TIME_WITHOUT_INDICES};
 use super::index::{EpochId, IndexTable};
 use crate::error::Drops;
 use crate::id::PathSerial;
-use crate::multipath::path_queues::Given;
+use crate::multipath::path_queues::Numbered;
+use crate::packet::Instance;
 use crate::path::{Path, PathId};
-use crate::recovery::packet::{Load, SpaceId};
+use crate::recovery::packet::SpaceId;
 use crate::recovery::sent_packets::SentPackets;
 use crate::time::{Duration, Instant};
 use crate::wire::control::Control;
@@ -251,15 +252,16 @@ impl Epochs {
     pub(crate) fn place_of(
         &mut self,
         path: Option<&Path>,
-        given: Given,
+        packet: Numbered,
     ) -> Option<(EpochId, Framing)> {
-        let Given { bucket, load, mut sequence, is_earlier, .. } = given;
+        let Numbered { record, mut sequence, is_earlier } = packet;
+        let bucket = record.bucket;
         if is_earlier {
             let seals = |it: &(&Epoch, &Path)| it.0.has_lane_for(it.1);
             if let Some((epoch, _)) = self.previous().zip(path).filter(seals) {
                 return Some((epoch.id, Framing::InOrder { bucket, sequence }));
             }
-            let is_one = matches!(load, Load::Packet { .. });
+            let is_one = record.instance == Instance::Only;
             let current = self.current.as_mut().filter(|_| is_one)?;
             sequence = current.numbers.in_order(bucket);
         }

@@ -4,10 +4,11 @@
 use super::{Context, Tunnel};
 use crate::blocks::parcel::Parcel;
 use crate::error::{CloseCode, DropReason};
-use crate::multipath::path_queues::Given;
+use crate::multipath::path_queues::Numbered;
 use crate::outbox::Draft;
 use crate::pack;
 use crate::pack::fragment;
+use crate::packet::PacketRecord;
 use crate::path::{Path, PathId};
 use crate::recovery::LossRecovery;
 use crate::recovery::packet::{Load, SpaceId};
@@ -30,13 +31,14 @@ impl Tunnel {
         &mut self,
         cx: &mut Context<'_>,
         path: PathId,
-        load: Load,
+        record: PacketRecord,
         framing: Framing,
         packet: &InnerPacket<'_>,
     ) -> Result<(), DropReason> {
+        let load = Load::Packet(record);
         let room = self.paths.list.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
-            let clamped = tcp::opens_at(packet);
+            let clamped = packet.opens_at();
             let least = clamped
                 .and_then(|_| self.paths.plan().least_room())
                 .map_or(room, |it| it.min(room));
@@ -58,14 +60,14 @@ impl Tunnel {
         &mut self,
         cx: &mut Context<'_>,
         id: PathId,
-        given: Given,
+        given: Numbered,
         packet: Pieces<'_>,
     ) -> Result<(), DropReason> {
-        let Given { load, len, .. } = given;
+        let load = Load::Packet(given.record);
         let (epoch, framing) =
             self.epochs.place_of(self.paths.list.get(id), given).ok_or(DropReason::NoRoute)?;
         let room = self.paths.list.get(id).map_or(0, |path| path.mtu.datagram() - OVERHEAD);
-        if len + framing.overhead() <= room {
+        if packet.len() + framing.overhead() <= room {
             return self.send_under(cx, epoch, id, load, |draft| {
                 pack::push(draft, framing, packet);
             });
@@ -78,7 +80,7 @@ impl Tunnel {
         &mut self,
         cx: &mut Context<'_>,
         id: PathId,
-        given: Given,
+        given: Numbered,
         packet: Parcel,
     ) -> Result<(), DropReason> {
         let sent = self.send_ordered(cx, id, given, Pieces::whole(packet.packet()));

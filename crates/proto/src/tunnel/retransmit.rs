@@ -37,18 +37,19 @@ impl Tunnel {
         lost: &LostPacket,
     ) -> Result<(), DropReason> {
         let SpaceId { epoch, serial } = lost.space;
-        let mut whole = Vec::with_capacity(frame::RETRANSMISSION_OVERHEAD + lost.frame.len());
         #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
         let number = lost.number as u32;
-        frame::emit_again(&mut whole, serial, number, &lost.frame);
         let path = self.paths.list.get_to_send(by).ok_or(DropReason::NoRoute)?;
         path.note_retransmitted();
-        if whole.len() <= path.mtu.datagram() - OVERHEAD {
-            let load = Load::Repair { first_at: lost.first_at, attempts: lost.attempts };
+        if frame::len_again(&lost.frame) <= path.mtu.datagram() - OVERHEAD {
+            let LostPacket { flow, first_at, attempts, .. } = *lost;
+            let load = Load::Repair { flow, first_at, attempts };
             return self.send_under(cx, epoch, by, load, |draft| {
-                draft.frames().extend_from_slice(&whole);
+                frame::emit_again(draft.frames(), serial, number, &lost.frame);
             });
         }
+        let mut whole = Vec::new();
+        frame::emit_again(&mut whole, serial, number, &lost.frame);
         self.send_split(cx, epoch, by, &whole)
     }
 

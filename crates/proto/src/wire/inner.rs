@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use super::flags::Flags;
 use crate::error::DropReason;
 
 /// IP protocol number of TCP.
@@ -17,6 +18,8 @@ pub const MAX_PACKET: usize = 1_500;
 pub const IPV4_HEADER: usize = 20;
 /// Bytes of an IPv6 header (RFC 8200).
 pub const IPV6_HEADER: usize = 40;
+/// Bytes of a TCP header without options (RFC 9293).
+pub const TCP_HEADER: usize = 20;
 /// Bytes of a UDP header (RFC 768).
 const UDP_HEADER: usize = 8;
 const HOP_BY_HOP: u8 = 0;
@@ -33,6 +36,8 @@ pub struct InnerPacket<'a> {
     pub headers: Headers,
     /// The bytes.
     pub pieces: Pieces<'a>,
+    /// Flags and bytes of payload, if it is a TCP segment with a whole header.
+    segment: Option<(Flags, usize)>,
 }
 
 #[expect(clippy::len_without_is_empty, reason = "it has headers")]
@@ -42,7 +47,19 @@ impl<'a> InnerPacket<'a> {
     /// # Errors
     /// [`DropReason::BadInner`] when it is no IPv4 or IPv6 packet of exactly that length.
     pub fn parse(pieces: Pieces<'a>) -> Result<Self, DropReason> {
-        Ok(Self { headers: Headers::parse(pieces.head, pieces.len())?, pieces })
+        Ok(Self::read(Headers::parse(pieces.head, pieces.len())?, pieces))
+    }
+
+    /// A packet with these headers. The end of its payload may be missing.
+    pub fn read(headers: Headers, pieces: Pieces<'a>) -> Self {
+        let segment = || {
+            let at = headers.transport.filter(|_| headers.protocol == TCP)?;
+            let fixed = pieces.head.get(at..)?.first_chunk::<TCP_HEADER>()?;
+            let payload = at + usize::from(fixed[12] >> 4) * 4;
+            let is_whole = payload >= at + TCP_HEADER && payload <= pieces.head.len();
+            is_whole.then(|| (Flags(fixed[13]), pieces.len() - payload))
+        };
+        Self { headers, pieces, segment: segment() }
     }
 
     /// The same of a packet in one piece.
@@ -54,10 +71,11 @@ impl<'a> InnerPacket<'a> {
     }
 
     /// The packet with `head` in the place of its head. The addresses, ports and protocol in it
-    /// must be the same.
+    /// must be the same,
+    /// and so must the flags.
     #[must_use]
     pub(crate) const fn with_head(&self, head: &'a [u8]) -> Self {
-        Self { headers: self.headers, pieces: Pieces { head, ..self.pieces } }
+        Self { pieces: Pieces { head, ..self.pieces }, ..*self }
     }
 
     /// Bytes of the packet.
@@ -73,6 +91,19 @@ impl<'a> InnerPacket<'a> {
     /// Whether its transport is UDP.
     pub const fn is_udp(&self) -> bool {
         self.headers.protocol == UDP
+    }
+
+    /// Where its TCP header begins, if it opens a connection: a SYN or its answer.
+    pub fn opens_at(&self) -> Option<usize> {
+        self.headers.transport.filter(|_| self.segment.is_some_and(|(it, _)| it.has(Flags::SYN)))
+    }
+
+    /// Whether it is a TCP segment without payload that ends nothing: an acknowledgement, or the
+    /// beginning of a connection.
+    pub fn is_bare_segment(&self) -> bool {
+        self.segment.is_some_and(|(flags, payload)| {
+            payload == 0 && !flags.has(Flags::FIN) && !flags.has(Flags::RST)
+        })
     }
 
     /// The payload of a UDP packet that is no later fragment, as far as it lies in the first piece,

@@ -80,8 +80,8 @@ proptest! {
         }
         for len in [declared_len(&bytes).unwrap_or(0), bytes.len()] {
             if let Ok(view) = Headers::parse(&bytes, len) {
-                let packet = InnerPacket { headers: view, pieces: Pieces::whole(&bytes) };
-                let _ = crate::wire::tcp::opens_at(&packet);
+                let packet = InnerPacket::read(view, Pieces::whole(&bytes));
+                let _ = packet.opens_at();
                 prop_assert!(view.transport.is_none_or(|at| at <= bytes.len()));
             }
         }

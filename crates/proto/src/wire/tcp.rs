@@ -9,10 +9,11 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use super::checksum::{Sum, mended};
-use super::inner::{IPV4_HEADER, IPV6_HEADER, InnerPacket, TCP};
+pub use super::flags::Flags;
+use super::inner::{IPV4_HEADER, IPV6_HEADER, InnerPacket, TCP, TCP_HEADER};
 
 /// Bytes of a header without options.
-pub const HEADER: usize = 20;
+pub const HEADER: usize = TCP_HEADER;
 /// Bytes of the longest header.
 pub(crate) const HEADER_MAX: usize = 60;
 /// Blocks of one selective acknowledgement.
@@ -82,44 +83,6 @@ impl Seq {
     #[must_use]
     pub const fn min(self, other: Self) -> Self {
         if self.is_before(other) { self } else { other }
-    }
-}
-
-/// The flags of a header, as bits of its fourteenth byte.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Flags(pub u8);
-
-impl Flags {
-    /// No more data will come.
-    pub const FIN: Self = Self(0x01);
-    /// A connection begins.
-    pub const SYN: Self = Self(0x02);
-    /// A connection is broken off.
-    pub const RST: Self = Self(0x04);
-    /// The receiver should hand over what it has.
-    pub const PSH: Self = Self(0x08);
-    /// The acknowledgement number means something.
-    pub const ACK: Self = Self(0x10);
-    /// The urgent pointer means something.
-    pub(crate) const URG: Self = Self(0x20);
-    /// Something of what arrived was marked for congestion (ECN-Echo, RFC 3168, 6.1).
-    pub(crate) const ECE: Self = Self(0x40);
-
-    /// Both.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// These, but none of `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Whether all of `other` are set.
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
     }
 }
 
@@ -295,13 +258,6 @@ pub struct Rewrite {
     pub echo: Option<u32>,
     /// Whether padding stands in the place of selective acknowledgements.
     pub removes_sacks: bool,
-}
-
-/// Where the TCP header of a packet begins, if it opens a connection: a SYN or its answer.
-pub(crate) fn opens_at(packet: &InnerPacket<'_>) -> Option<usize> {
-    let at = packet.headers.transport.filter(|_| packet.is_tcp())?;
-    let fixed = packet.pieces.head.get(at..)?.first_chunk::<HEADER>()?;
-    Flags(fixed[13]).has(Flags::SYN).then_some(at)
 }
 
 /// Lowers the segment size in the SYN `packet` (RFC 9293, 3.7.1), whose TCP header starts at `at`,

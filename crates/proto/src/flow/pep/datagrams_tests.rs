@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::flow::rules::{Matches, Rule};
-use crate::flow::{Flows, Output, Passage, Verdict};
+use crate::flow::{Flows, Output, Verdict};
 use crate::wire::control::Prefix;
 use crate::wire::inner::UDP;
 
@@ -91,8 +91,8 @@ impl Scene {
 
     fn send(&mut self, packet: &[u8]) -> bool {
         let packet = InnerPacket::whole(packet).unwrap();
-        let passage = self.flows.outgoing(self.now, &mut self.memory, &packet);
-        passage != Passage::Held
+        let passage = self.flows.outgoing(self.now, &mut self.memory, &packet, true);
+        passage.is_some()
     }
 
     fn receive(&mut self, packet: &[u8]) {
@@ -292,14 +292,14 @@ fn what_was_kept_with_its_path_does_not_leave_twice() {
     let packet = question(5_000, 1);
     let (whole, left_at) = (InnerPacket::whole(&packet).unwrap(), scene.now);
     scene.send(&packet);
-    assert!(!scene.flows.sends_again(left_at, &whole), "another path has it");
+    assert!(!scene.flows.sends_again(left_at, None, &whole), "another path has it");
     scene.wait(200);
     scene.suspend();
-    assert!(scene.flows.sends_again(left_at, &whole));
+    assert!(scene.flows.sends_again(left_at, None, &whole));
     scene.resume();
     scene.said();
-    assert!(scene.flows.sends_again(left_at, &whole));
-    assert!(!scene.flows.sends_again(scene.now, &whole), "this one has left since");
+    assert!(scene.flows.sends_again(left_at, None, &whole));
+    assert!(!scene.flows.sends_again(scene.now, None, &whole), "this one has left since");
 }
 
 #[test]

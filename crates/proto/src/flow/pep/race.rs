@@ -14,7 +14,6 @@ use super::tcp::Connection;
 use super::tcp::room::{EVERY, MUCH, PATIENCE, Standing, per_second};
 use crate::flow::priority::{Level, Priorities};
 use crate::flow::table::Table;
-use crate::flow::tuple::{Direction, Tuple};
 use crate::id::FlowId;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
@@ -68,18 +67,16 @@ impl Race {
         }
     }
 
-    /// Looks at a packet that leaves for the remote side; returns the window that it is to tell, if
+    /// Looks at a packet of the connection `id` that leaves for the remote side; returns the window that it is to tell, if
     /// that is less than it does, and its segment.
     pub(crate) fn narrow(
         &mut self,
         now: Instant,
         table: &mut Table,
+        id: FlowId,
         packet: &InnerPacket<'_>,
     ) -> Option<(Segment, u16)> {
         let segment = Segment::parse(packet)?;
-        let headers = &packet.headers;
-        let last = table.last(headers, Direction::Out);
-        let id = last.or_else(|| table.find(&Tuple::of(headers, Direction::Out)?))?;
         let (room, tracker) = table.get_mut(id)?.room_mut()?;
         let has_place = self.runners.len() < RUNNERS_MAX;
         if room.enter(now, tracker, || has_place && !self.runners.contains(&id)) {

@@ -43,7 +43,7 @@ impl Scene {
 
     fn open(&mut self, port: u16) {
         let syn = segment(Direction::Out, port, SEQ, Flags::SYN);
-        self.flows.outgoing(self.now, &mut self.memory, &InnerPacket::whole(&syn).unwrap());
+        self.flows.outgoing(self.now, &mut self.memory, &InnerPacket::whole(&syn).unwrap(), true);
     }
 
     /// The gateway refuses a packet of this side's.
@@ -96,7 +96,7 @@ fn who_is_answered_is_reached() {
     assert!(!scene.told().contains(&Why::Refused), "the answer is enough");
     let ack = segment(Direction::Out, 40_000, SEQ.wrapping_add(1), Flags::ACK);
     let ack = InnerPacket::whole(&ack).unwrap();
-    scene.flows.outgoing(scene.now, &mut scene.memory, &ack);
+    scene.flows.outgoing(scene.now, &mut scene.memory, &ack, true);
     assert!(!scene.told().contains(&Why::Refused));
     scene.refuse(&segment(Direction::Out, 40_000, SEQ, Flags::SYN), true);
     assert!(!scene.told().contains(&Why::Refused));

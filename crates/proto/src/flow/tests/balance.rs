@@ -150,7 +150,7 @@ impl Room {
         let whole = InnerPacket::whole(&packet).unwrap();
         match way {
             Direction::Out => {
-                self.flows.outgoing(self.now, &mut self.memory, &whole);
+                self.flows.outgoing(self.now, &mut self.memory, &whole, true);
             }
             Direction::In => {
                 self.flows.incoming(self.now, &mut self.memory, &whole);

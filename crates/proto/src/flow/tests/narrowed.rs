@@ -136,10 +136,9 @@ impl Link {
     /// A packet of a local side's, as it leaves the tunnel at the other end.
     fn leave(&mut self, packet: &[u8]) -> Vec<u8> {
         let whole = InnerPacket::whole(packet).unwrap();
-        let passage = self.flows.outgoing(self.now, &mut self.memory, &whole);
-        assert_ne!(passage, Passage::Held);
+        let record = self.flows.outgoing(self.now, &mut self.memory, &whole, true).unwrap();
         let mut head = Vec::new();
-        let is_narrowed = self.flows.narrow(self.now, &whole, &mut head);
+        let is_narrowed = self.flows.narrow(self.now, record.flow, &whole, &mut head);
         if is_narrowed { head } else { packet.to_vec() }
     }
 
@@ -346,7 +345,8 @@ fn what_is_said_in_its_place_gives_no_more_room() {
                     Some(Output::ToRemote) => {
                         let whole = InnerPacket::whole(&packet).unwrap();
                         let mut head = Vec::new();
-                        let narrows = link.flows.narrow(link.now, &whole, &mut head);
+                        let flow = link.flows.record_of(link.now, &whole, true).flow;
+                        let narrows = link.flows.narrow(link.now, flow, &whole, &mut head);
                         let packet = if narrows { head } else { packet };
                         let told = read(Output::ToRemote, &packet);
                         let number = usize::from(told.port - LOCAL.1);

@@ -180,9 +180,10 @@ fn only_what_left_before_there_was_a_way_is_sent_from_here() {
     scene.resume();
     let packet = scene.packet(Direction::Out, Flags::ACK, seq, &bytes(seq, MSS));
     let packet = InnerPacket::whole(&packet).unwrap();
-    assert!(scene.flows.sends_again(left_at, &packet));
-    assert!(scene.flows.sends_again(scene.now, &packet));
-    assert!(!scene.flows.sends_again(scene.now + Duration::from_millis(1), &packet));
+    let flow = scene.flows.record_of(scene.now, &packet, true).flow;
+    assert!(scene.flows.sends_again(left_at, flow, &packet));
+    assert!(scene.flows.sends_again(scene.now, flow, &packet));
+    assert!(!scene.flows.sends_again(scene.now + Duration::from_millis(1), flow, &packet));
 }
 
 #[test]
@@ -194,18 +195,21 @@ fn a_lost_packet_gets_its_payload_from_its_connection_as_long_as_that_has_not_ar
     let (mut frame, kept) = (Vec::new(), MSS as usize);
     Framing::Plain.emit(&mut frame);
     frame.extend_from_slice(&packet);
+    let inner = InnerPacket::whole(&packet).unwrap();
+    let flow = scene.flows.record_of(scene.now, &inner, true).flow;
     let mut lost = LostPacket {
         space: SpaceId::default(),
         number: 0,
         at: scene.now,
         first_at: scene.now,
         attempts: 0,
+        flow,
+        kept: kept as u16,
         frame: frame[..frame.len() - kept].to_vec(),
-        elsewhere: kept,
     };
     let mut again = lost.clone();
     assert!(scene.flows.needs(&mut again, true), "it is not realtime");
-    assert_eq!((again.frame, again.elsewhere), (frame, 0));
+    assert_eq!((again.frame, again.kept), (frame, 0));
     scene.acknowledge(scene.local.0);
     assert!(!scene.flows.needs(&mut lost, false));
 }

@@ -127,6 +127,12 @@ pub fn emit_again(out: &mut Vec<u8>, serial: PathSerial, number: u32, frame: &[u
     out.extend_from_slice(packet);
 }
 
+/// Bytes that [`emit_again`] appends.
+pub(crate) fn len_again(frame: &[u8]) -> usize {
+    let is_plain = Framing::of(frame) == Some(Framing::Plain);
+    frame.len() + if is_plain { RETRANSMISSION_OVERHEAD - PLAIN_OVERHEAD } else { 0 }
+}
+
 /// Appends the bytes before a packet that is sent again.
 pub(super) fn emit_retransmission_header(out: &mut Vec<u8>, serial: PathSerial, number: u32) {
     out.push(kind::RETRANSMISSION);

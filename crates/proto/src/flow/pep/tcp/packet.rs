@@ -9,14 +9,15 @@ use crate::flow::pep::worth::Networks;
 use crate::flow::report::Stage;
 use crate::flow::rules::Hold;
 use crate::flow::tuple::Direction;
-use crate::flow::verdict::{Change, Passage, Verdict};
+use crate::flow::verdict::{Change, Verdict};
 use crate::time::Instant;
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Rewrite, Segment};
 
 impl Connection {
     /// A segment of the local side's, where there is a way if `is_up`, on which no more than is may
-    /// be sent in the place of others if it `is_crowded`.
+    /// be sent in the place of others if it `is_crowded`. Returns how many bytes at its end are
+    /// kept; `None` if it is not sent.
     pub(crate) fn outgoing(
         &mut self,
         now: Instant,
@@ -24,11 +25,11 @@ impl Connection {
         networks: &Networks,
         (is_up, is_crowded): (bool, bool),
         (segment, packet): (&Segment, &InnerPacket<'_>),
-    ) -> Passage {
+    ) -> Option<usize> {
         match &mut self.phase {
             Phase::Broken(broken) => {
                 broken.overhear(Direction::Out, segment);
-                return Passage::Held;
+                return None;
             }
             Phase::Normal if !is_up => self.suspend(now, memory),
             Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
@@ -36,7 +37,7 @@ impl Connection {
         let is_held = matches!(self.phase, Phase::Held(_));
         let notice = self.tracker.look_at(now, Direction::Out, segment, packet);
         if notice == Notice::Stray {
-            return if is_held { Passage::Held } else { Passage::WHOLE };
+            return (!is_held).then_some(0);
         }
         let fresh = notice == Notice::Fresh;
         let kept = self.keep(memory, networks, segment, packet);
@@ -56,7 +57,7 @@ impl Connection {
             Phase::Resumed(resumed) => resumed.lets_pass(now, &self.tracker, both, is_crowded),
             Phase::Broken(_) => false,
         };
-        if goes { Passage::Goes { kept } } else { Passage::Held }
+        goes.then_some(kept)
     }
 
     /// Keeps a segment of the local side's that went on. Returns how many bytes at its end are

@@ -1,0 +1,124 @@
+//! The record of one inner packet on its way out: what the tunnel knows of it, in 12 bytes.
+//!
+//! `flow` decides it once, where the packet enters. The queues, the scheduler and loss recovery
+//! carry it, and none of them reads the packet's headers or looks for its flow. Each flow keeps
+//! the record that its packets have in common, and changes it when its class or level changes.
+//!
+//! Decides nothing. A property by which packets are treated differently is a field here
+//! (docs/decisions/0078-one-packet-record.md).
+
+use crate::id::FlowId;
+
+/// What the tunnel knows of an inner packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketRecord {
+    /// Its flow, if that is known. A flow that is forgotten meanwhile is not found by this name.
+    pub flow: Option<FlowId>,
+    /// Bytes at its end that its TCP connection keeps until they have arrived.
+    pub kept: u16,
+    /// The bucket of its flow: those of a bucket share a queue and a sequence of numbers.
+    pub bucket: u8,
+    /// The class of its flow.
+    pub class: Class,
+    /// The level of its flow.
+    pub level: Level,
+    /// Which of its copies this one is.
+    pub instance: Instance,
+}
+
+const _: () = assert!(size_of::<PacketRecord>() <= 12);
+
+impl PacketRecord {
+    /// A packet of a bucket of which nothing else is known.
+    pub const fn of_bucket(bucket: u8) -> Self {
+        let (class, level) = (Class::Bulk, Level::Second);
+        Self { flow: None, kept: 0, bucket, class, level, instance: Instance::Only }
+    }
+
+    /// The same packet as this one of its copies.
+    #[must_use]
+    pub const fn copied(self, instance: Instance) -> Self {
+        Self { instance, ..self }
+    }
+}
+
+/// One of the copies of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Instance {
+    /// There is no other.
+    Only,
+    /// Another path gets a duplicate. If the path of this one dies, that serves.
+    Original,
+    /// The duplicate: nothing of it is kept for repair.
+    Duplicate,
+}
+
+/// What a flow was recognised as.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Class {
+    /// Somebody waits for each answer.
+    Interactive,
+    /// Questions for names.
+    Names,
+    /// Anything else: as much as there is room for.
+    Bulk,
+    /// Of no use when it is late: somebody speaks, or is seen, or has said that it is so.
+    RealTime,
+}
+
+impl Class {
+    /// Every class.
+    pub const ALL: [Self; 4] = [Self::Interactive, Self::Names, Self::Bulk, Self::RealTime];
+
+    /// The name by which status shows it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Names => "names",
+            Self::Bulk => "bulk",
+            Self::RealTime => "real-time",
+        }
+    }
+}
+
+/// How much a flow is preferred to others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Level {
+    /// Before all others.
+    First,
+    /// As everything of which nobody said anything.
+    #[default]
+    Second,
+    /// After all others.
+    Third,
+}
+
+impl Level {
+    /// All of them, the one that is preferred first.
+    pub const ALL: [Self; 3] = [Self::First, Self::Second, Self::Third];
+
+    /// The level of this number, 1 to 3; `None` for any other.
+    pub const fn numbered(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::First),
+            2 => Some(Self::Second),
+            3 => Some(Self::Third),
+            _ => None,
+        }
+    }
+
+    /// Its number: 1 is preferred to 2, and 2 to 3.
+    pub const fn number(self) -> u8 {
+        self as u8 + 1
+    }
+
+    /// What a flow of this level is to have where all want more than there is, in shares of one of
+    /// the third.
+    pub const fn weight(self) -> u16 {
+        match self {
+            Self::First => 16,
+            Self::Second => 4,
+            Self::Third => 1,
+        }
+    }
+}
