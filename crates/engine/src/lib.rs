@@ -210,7 +210,9 @@ impl<C: Clock, D: Device, S: Sockets, E: Events> Engine<C, D, S, E> {
         for _ in 0..READS_MAX {
             let now = self.clock.now();
             let Self { node, out, device, .. } = self;
-            if device.read(|packet| node.handle_tun(now, packet, out)) == Queue::Empty {
+            let queue = device.read(|packet| node.send(now, packet, out));
+            node.settle(now, out);
+            if queue == Queue::Empty {
                 return;
             }
             if self.out.is_full() {

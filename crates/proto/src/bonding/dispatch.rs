@@ -29,7 +29,7 @@ const RUN: Duration = Duration::from_micros(500);
 const _: () = assert!(2 * RUN.as_micros() == CREDIT.as_micros());
 /// How much of what is assisted waits at the entry, by the time that the paths take for it.
 const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
-/// What became of a packet.
+/// What became of a packet that leaves in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sent {
     /// It has left.
@@ -41,36 +41,35 @@ pub(crate) enum Sent {
 }
 
 impl Bonding {
-    /// Sends an inner packet, which is bonded: at once what somebody waits for, by the path that
-    /// has it there first; in its turn what is part of much.
-    pub(crate) fn send(
+    /// Sends a packet that somebody waits for now, by the path that has it there first; `None`
+    /// where it has to wait all the same.
+    pub(crate) fn send_urgent(
         &mut self,
         cx: &mut Context<'_>,
         tunnel: &mut Tunnel,
-        flows: &mut Flows,
+        record: PacketRecord,
+        packet: &InnerPacket<'_>,
+    ) -> Option<Result<(), DropReason>> {
+        let (now, len) = (cx.now, packet.len());
+        let path = self.chosen(now, tunnel, |ways| scheduler::quickest(now, ways, len))?;
+        if !self.live.may_hurry(now, carried(&tunnel.sharing), len) {
+            return None;
+        }
+        Some(if self.settings.scheduler.copies() {
+            Self::send_by_all(cx, tunnel, path, record, packet)
+        } else {
+            tunnel.send_packet(cx, path, record, Framing::Plain, packet)
+        })
+    }
+
+    /// Sends a packet that is part of much: in its turn, if others wait.
+    pub(crate) fn send_in_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        tunnel: &mut Tunnel,
         record: PacketRecord,
         packet: &InnerPacket<'_>,
     ) -> Result<Sent, DropReason> {
-        let ablation = self.ablation;
-        if flows.is_live(record, packet, ablation)
-            && let Some(sent) = self.send_live(cx, tunnel, flows, record, packet)
-        {
-            self.heed_entry(tunnel, flows, cx.now); // it did not wait there
-            return sent.map(|()| Sent::Left);
-        }
-        if flows.is_urgent(cx.now, record, packet, ablation)
-            && let Some(path) =
-                self.chosen(cx.now, tunnel, |ways| scheduler::quickest(cx.now, ways, packet.len()))
-            && self.live.may_hurry(cx.now, carried(&tunnel.sharing), packet.len())
-        {
-            let sent = if self.settings.scheduler.copies() {
-                Self::send_by_all(cx, tunnel, path, record, packet)
-            } else {
-                tunnel.send_packet(cx, path, record, Framing::Plain, packet)
-            };
-            return sent.map(|()| Sent::Left);
-        }
-        flows.leaves_in_turn(cx.now, record.flow, packet.len());
         // A beginning that waits says already now how long segments may be, by whichever it leaves.
         let beginning = packet.opens_at().and_then(|tcp| clamped(tunnel, tcp, packet.pieces));
         let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
@@ -81,15 +80,13 @@ impl Bonding {
         let is_needed = scheduler.needs(cx.now, &tunnel.sharing) && !self.lines.are_full();
         let copies = scheduler.copies() || self.far.copies();
         if is_first && !repairs && !copies && is_needed {
-            let sent = self.send_first(cx, tunnel, record, pieces);
-            self.heed_entry(tunnel, flows, cx.now);
-            return sent.map(|()| Sent::Left);
+            return self.send_first(cx, tunnel, record, pieces).map(|()| Sent::Left);
         }
         let blocks = cx.memory.blocks();
         // Losses are repaired: the sender, who sees none, needs a queue to keep the paths busy. TCP
         // has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
         let standing = self.standing;
-        let has_to_listen = packet.is_tcp() || ablation.is_off(Heuristic::Unresponsive);
+        let has_to_listen = packet.is_tcp() || self.ablation.is_off(Heuristic::Unresponsive);
         let bound = if has_to_listen { standing } else { standing.for_the_deaf() };
         let dropped = self.entry.push(blocks, cx.now, record, pieces, bound);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));

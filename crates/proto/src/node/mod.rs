@@ -83,7 +83,7 @@ pub struct Node {
     timers: Timers,
     /// The peer that was called last, whose timer may have to be set.
     touched: Option<Slot>,
-    /// Peers that datagrams of this batch came from.
+    /// Peers that datagrams of this batch came from, or the peer of this run of packets.
     unsettled: Vec<Slot>,
     responder: Responder,
     events: VecDeque<Event>,
@@ -143,8 +143,18 @@ impl Node {
     /// An inner packet from the TUN.
     pub fn handle_tun(&mut self, now: Instant, packet: Pieces<'_>, out: &mut Outbox) {
         self.settle(now, out);
+        self.send(now, packet, out);
+        self.settle(now, out);
+    }
+
+    /// The same for one of a run: sends it. [`Self::settle`] must follow after the last one.
+    pub fn send(&mut self, now: Instant, packet: Pieces<'_>, out: &mut Outbox) {
         let sent = InnerPacket::parse(packet).and_then(|packet| {
             let slot = self.routes.find(packet.headers.destination).ok_or(DropReason::NoRoute)?;
+            if self.unsettled.last() != Some(&slot) {
+                self.settle(now, out);
+                self.unsettled.push(slot);
+            }
             self.with_peer(now, slot, out, |peer, cx| peer.send_inner(cx, &packet))
         });
         self.count(sent);

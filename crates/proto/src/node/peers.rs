@@ -45,13 +45,15 @@ impl Node {
         result
     }
 
-    /// Ends a batch of datagrams: does once for each peer what its datagrams gave cause for.
+    /// Ends a batch of datagrams or a run of packets: does once for each peer what they gave cause
+    /// for.
     pub fn settle(&mut self, now: Instant, out: &mut Outbox) {
         if self.unsettled.is_empty() {
             return;
         }
         for place in 0..self.unsettled.len() {
             let settled = self.with_peer(now, self.unsettled[place], out, |peer, cx| {
+                peer.end_run(cx);
                 peer.settle(cx);
                 Ok(())
             });

@@ -105,6 +105,8 @@ pub(crate) struct Peer {
     key_alarm: KeyAlarm,
     /// What datagrams of this batch have left to do.
     unsettled: Option<Unsettled>,
+    /// Packets of one run are sent, which has yet to [end](Self::end_run).
+    in_run: bool,
 }
 
 /// What the datagrams of a batch have left to do, once for all of them.
@@ -147,6 +149,7 @@ impl Peer {
             followed: 0,
             key_alarm: KeyAlarm::default(),
             unsettled: None,
+            in_run: false,
         }
     }
 

@@ -1,8 +1,9 @@
 //! An inner packet from the TUN, from its arrival to the datagram or the queue that it ends in.
 //!
-//! [`Peer::send_inner`] is the whole way: the flow's connection may keep the packet or change it,
-//! then it leaves by paths with a share (`bonding`), by the one path without a share, or later,
-//! when there is a path.
+//! The first three functions name every stage. [`Peer::send_inner`] has the packet's flow make its
+//! record, or keep the packet. `send_narrowed` may change the window that it tells. `send` chooses
+//! how it leaves: at once or in its turn by paths with a share (`bonding`), by the one path without
+//! a share, or later. What a run of packets gives cause for is done once, before and after it.
 
 use super::Peer;
 use crate::bonding::Unsent;
@@ -26,28 +27,95 @@ use crate::wire::inner::InnerPacket;
 const REST_UNHEARD: Duration = Duration::from_secs(1);
 
 impl Peer {
-    /// Sends an inner packet, or keeps it for a moment while there is no path.
+    /// Sends an inner packet of a run, through every stage that there is. What cannot leave yet is
+    /// kept: by its connection, or for a moment until there is a path. [`Self::end_run`] follows.
     pub(crate) fn send_inner(
         &mut self,
         cx: &mut Context<'_>,
         packet: &InnerPacket<'_>,
     ) -> Result<(), DropReason> {
-        self.rest_if_outlived(cx);
-        self.tunnel.rekey_if_due(cx);
-        self.tunnel.paths.note_packet_sent(cx.now);
+        self.begin_run(cx);
         self.admission.note_sent(cx.now, packet);
-        self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
         let observes = self.observes();
-        let sent = match self.flows.outgoing(cx.now, cx.memory, packet, observes) {
+        match self.flows.outgoing(cx.now, cx.memory, packet, observes) {
             Some(record) => self.send_narrowed(cx, record, packet),
             None => {
                 self.seek_way(cx);
                 Ok(())
             }
-        };
-        self.tell_news(cx);
-        self.speak_for_others(cx);
+        }
+    }
+
+    /// Sends what goes out for a connection, with no more room told than its level is to have.
+    fn send_narrowed(
+        &mut self,
+        cx: &mut Context<'_>,
+        record: PacketRecord,
+        packet: &InnerPacket<'_>,
+    ) -> Result<(), DropReason> {
+        let mut head = std::mem::take(&mut self.narrowed);
+        let is_narrowed = self.flows.narrow(cx.now, record.flow, packet, &mut head);
+        let packet = if is_narrowed { packet.with_head(&head) } else { *packet };
+        let sent = self.send(cx, record, &packet);
+        self.narrowed = head;
         sent
+    }
+
+    /// Sends a packet with its record: later, if there is no path; by the one path without a share,
+    /// or by paths with a share. There it leaves at once if it is of no use late or somebody waits
+    /// for it. All others leave in their turn.
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        record: PacketRecord,
+        packet: &InnerPacket<'_>,
+    ) -> Result<(), DropReason> {
+        let has_keys = self.tunnel.epochs.current.is_some();
+        let Some(choice) = self.tunnel.paths.list.choose().filter(|_| has_keys) else {
+            self.wait(cx, record, packet);
+            return Ok(());
+        };
+        if choice.copy.is_some() || !self.bonding.is_bonded(cx, &mut self.tunnel) {
+            return self.send_alone(cx, choice, record, packet);
+        }
+        let Self { bonding, tunnel, flows, .. } = self;
+        if flows.is_live(record, packet, cx.config.ablation)
+            && let Some(sent) = bonding.send_live(cx, tunnel, flows, record, packet)
+        {
+            bonding.heed_entry(tunnel, flows, cx.now); // it did not wait there
+            return sent;
+        }
+        if flows.is_urgent(cx.now, record, packet, cx.config.ablation)
+            && let Some(sent) = bonding.send_urgent(cx, tunnel, record, packet)
+        {
+            return sent;
+        }
+        flows.leaves_in_turn(cx.now, record.flow, packet.len());
+        let sent = bonding.send_in_turn(cx, tunnel, record, packet);
+        match sent {
+            Ok(Sent::Due) => self.serve_bonding(cx),
+            Ok(Sent::Queued) => {}
+            Ok(Sent::Left) | Err(_) => bonding.heed_entry(tunnel, flows, cx.now),
+        }
+        sent.map(|_| ())
+    }
+
+    /// What the first packet of a run gives cause for, before it leaves.
+    fn begin_run(&mut self, cx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.in_run, true) {
+            self.rest_if_outlived(cx);
+            self.tunnel.rekey_if_due(cx);
+            self.tunnel.paths.note_packet_sent(cx.now);
+            self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
+        }
+    }
+
+    /// What the packets of a run gave cause for, once for all of them.
+    pub(crate) fn end_run(&mut self, cx: &mut Context<'_>) {
+        if std::mem::take(&mut self.in_run) {
+            self.tell_news(cx);
+            self.speak_for_others(cx);
+        }
     }
 
     /// A packet is held: where that is for want of a way, what can be done for one is done.
@@ -68,47 +136,6 @@ impl Peer {
         }
     }
 
-    /// Sends what goes out for a connection, with no more room told than its level is to have.
-    pub(super) fn send_narrowed(
-        &mut self,
-        cx: &mut Context<'_>,
-        record: PacketRecord,
-        packet: &InnerPacket<'_>,
-    ) -> Result<(), DropReason> {
-        let mut head = std::mem::take(&mut self.narrowed);
-        let sent = if self.flows.narrow(cx.now, record.flow, packet, &mut head) {
-            self.send_by_choice(cx, record, &packet.with_head(&head))
-        } else {
-            self.send_by_choice(cx, record, packet)
-        };
-        self.narrowed = head;
-        sent
-    }
-
-    /// Sends an inner packet, or keeps it until there is a path.
-    pub(super) fn send_by_choice(
-        &mut self,
-        cx: &mut Context<'_>,
-        record: PacketRecord,
-        packet: &InnerPacket<'_>,
-    ) -> Result<(), DropReason> {
-        let choice = match self.tunnel.paths.list.choose() {
-            Some(choice) if self.tunnel.epochs.current.is_some() => choice,
-            Some(_) | None => {
-                self.wait(cx, record, packet);
-                return Ok(());
-            }
-        };
-        if choice.copy.is_none() && self.bonding.is_bonded(cx, &mut self.tunnel) {
-            let sent = self.bonding.send(cx, &mut self.tunnel, &mut self.flows, record, packet)?;
-            if sent == Sent::Due {
-                self.serve_bonding(cx);
-            }
-            return Ok(());
-        }
-        self.send_alone(cx, choice, record, packet)
-    }
-
     /// Sends what waited. Called when a path has become usable.
     pub(super) fn flush_waiting(&mut self, cx: &mut Context<'_>) {
         self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
@@ -119,7 +146,7 @@ impl Peer {
             && !cx.out.is_full()
             && let Some(kept) = packets.pop_front()
         {
-            if let Err(reason) = self.send_by_choice(cx, kept.record(), &kept.packet()) {
+            if let Err(reason) = self.send(cx, kept.record(), &kept.packet()) {
                 cx.drops.count(reason);
             }
         }
@@ -165,7 +192,7 @@ impl Peer {
 
     /// Sends an inner packet by the path of `choice`, and a copy by its second one. If neither may
     /// carry it now, it waits.
-    pub(super) fn send_alone(
+    fn send_alone(
         &mut self,
         cx: &mut Context<'_>,
         choice: Choice,
@@ -191,12 +218,7 @@ impl Peer {
     }
 
     /// There is no way to send `packet` yet: it is kept, and what can be done for a way is done.
-    pub(super) fn wait(
-        &mut self,
-        cx: &mut Context<'_>,
-        record: PacketRecord,
-        packet: &InnerPacket<'_>,
-    ) {
+    fn wait(&mut self, cx: &mut Context<'_>, record: PacketRecord, packet: &InnerPacket<'_>) {
         for _ in 0..self.waiting.push(cx.now, record, packet) {
             cx.drops.count(DropReason::QueueFull);
         }
