@@ -109,11 +109,6 @@ impl Flows {
         self.table.flow_mut(id)?.live.as_deref_mut()
     }
 
-    /// The flow of a packet that passes in `direction`, if it is known.
-    pub fn flow_of(&self, packet: &InnerPacket<'_>, direction: Direction) -> Option<&Flow> {
-        self.flow(self.table.id_of(&Tuple::of(&packet.headers, direction)?)?)
-    }
-
     /// An inner packet has come that the peer may send.
     pub fn hear(&mut self, now: Instant, came: Came, packet: &InnerPacket<'_>) {
         if let Some(id) = self.observe(now, Direction::In, packet)

@@ -13,7 +13,6 @@ use crate::flow::Output;
 use crate::outbox::REST;
 use crate::pack;
 use crate::packet::PacketRecord;
-use crate::path::PathId;
 use crate::paths::list::Choice;
 use crate::recovery::packet::Load;
 use crate::time::Duration;
@@ -34,7 +33,12 @@ impl Peer {
         cx: &mut Context<'_>,
         packet: &InnerPacket<'_>,
     ) -> Result<(), DropReason> {
-        self.begin_run(cx);
+        if !std::mem::replace(&mut self.in_run, true) {
+            self.rest_if_outlived(cx);
+            self.tunnel.rekey_if_due(cx);
+            self.tunnel.paths.note_packet_sent(cx.now);
+            self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
+        }
         self.admission.note_sent(cx.now, packet);
         let observes = self.observes();
         match self.flows.outgoing(cx.now, cx.memory, packet, observes) {
@@ -100,16 +104,6 @@ impl Peer {
         sent.map(|_| ())
     }
 
-    /// What the first packet of a run gives cause for, before it leaves.
-    fn begin_run(&mut self, cx: &mut Context<'_>) {
-        if !std::mem::replace(&mut self.in_run, true) {
-            self.rest_if_outlived(cx);
-            self.tunnel.rekey_if_due(cx);
-            self.tunnel.paths.note_packet_sent(cx.now);
-            self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
-        }
-    }
-
     /// What the packets of a run gave cause for, once for all of them.
     pub(crate) fn end_run(&mut self, cx: &mut Context<'_>) {
         if std::mem::take(&mut self.in_run) {
@@ -128,11 +122,7 @@ impl Peer {
                 self.tunnel.paths.ask_if_silent(cx.now, choice.original);
                 self.tunnel.carry_out(cx);
             }
-            Some(_) | None => {
-                self.tunnel.paths.ask_given_up(cx.now);
-                self.tunnel.carry_out(cx);
-                self.wake(cx);
-            }
+            Some(_) | None => self.wake(cx),
         }
     }
 
@@ -222,14 +212,14 @@ impl Peer {
         for _ in 0..self.waiting.push(cx.now, record, packet) {
             cx.drops.count(DropReason::QueueFull);
         }
-        self.tunnel.paths.ask_given_up(cx.now);
-        self.tunnel.carry_out(cx);
         self.wake(cx);
     }
 
-    /// There is something to send: a client that rests asks for a session, a gateway calls a client
-    /// that may rest.
+    /// There is something to send, and no path for it: paths that were given up are asked, a client
+    /// that rests asks for a session, a gateway calls a client that may rest.
     fn wake(&mut self, cx: &mut Context<'_>) {
+        self.tunnel.paths.ask_given_up(cx.now);
+        self.tunnel.carry_out(cx);
         if self.tunnel.state == PeerState::Resting {
             self.tunnel.connect(cx);
         } else if self.at_gateway() && self.tunnel.epochs.current.is_none() {
@@ -244,20 +234,11 @@ impl Peer {
         self.bonding.is_shared || !self.at_gateway()
     }
 
-    /// Connections are held and the path in use was asked whether it is there again: what they
-    /// received last goes with the question.
+    /// Connections are held, and the path in use was asked whether it is there again: what they
+    /// received last goes with the question. It is not kept, since the path will be asked again.
     pub(super) fn tell_news(&mut self, cx: &mut Context<'_>) {
-        if self.tunnel.changes.take_asked()
-            && let Some(id) = self.tunnel.paths.list.active_id()
-            && !self.flows.is_up()
-        {
-            self.repeat_news(cx, id);
-        }
-    }
-
-    /// The path `id`, which is in use, was asked whether it is there again: what open connections
-    /// received last goes with the question. It is not kept: it will be asked again.
-    fn repeat_news(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let asked = self.tunnel.changes.take_asked() && !self.flows.is_up();
+        let Some(id) = self.tunnel.paths.list.active_id().filter(|_| asked) else { return };
         let mut packet = std::mem::take(&mut self.spoken);
         for nth in 0.. {
             packet.clear();
