@@ -19,10 +19,8 @@ use crate::packet::{Instance, PacketRecord};
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::tunnel::{Context, Tunnel};
-use crate::wire::frame;
 use crate::wire::frame::Framing;
 use crate::wire::inner::{InnerPacket, Pieces};
-use crate::wire::tcp;
 
 /// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
 const RUN: Duration = Duration::from_micros(500);
@@ -56,9 +54,9 @@ impl Bonding {
             return None;
         }
         Some(if self.settings.scheduler.copies() {
-            Self::send_by_all(cx, tunnel, path, record, packet)
+            Self::send_by_all(cx, tunnel, path, record, packet.pieces)
         } else {
-            tunnel.send_packet(cx, path, record, Framing::Plain, packet)
+            tunnel.send_packet(cx, path, record, Framing::Plain, packet.pieces)
         })
     }
 
@@ -70,9 +68,6 @@ impl Bonding {
         record: PacketRecord,
         packet: &InnerPacket<'_>,
     ) -> Result<Sent, DropReason> {
-        // A beginning that waits says already now how long segments may be, by whichever it leaves.
-        let beginning = packet.opens_at().and_then(|tcp| clamped(tunnel, tcp, packet.pieces));
-        let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
         // What leaves again comes before what never left.
         let repairs = !tunnel.recovery.queue.is_empty();
         let is_first = self.entry.is_empty();
@@ -80,7 +75,7 @@ impl Bonding {
         let is_needed = scheduler.needs(cx.now, &tunnel.sharing) && !self.lines.are_full();
         let copies = scheduler.copies() || self.far.copies();
         if is_first && !repairs && !copies && is_needed {
-            return self.send_first(cx, tunnel, record, pieces).map(|()| Sent::Left);
+            return self.send_first(cx, tunnel, record, packet.pieces).map(|()| Sent::Left);
         }
         let blocks = cx.memory.blocks();
         // Losses are repaired: the sender, who sees none, needs a queue to keep the paths busy. TCP
@@ -88,7 +83,7 @@ impl Bonding {
         let standing = self.standing;
         let has_to_listen = packet.is_tcp() || self.ablation.is_off(Heuristic::Unresponsive);
         let bound = if has_to_listen { standing } else { standing.for_the_deaf() };
-        let dropped = self.entry.push(blocks, cx.now, record, pieces, bound);
+        let dropped = self.entry.push(blocks, cx.now, record, packet.pieces, bound);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
         // Behind others it waits until they are looked at.
         let is_due = is_first || repairs || self.due.is_some_and(|due| due <= cx.now);
@@ -133,7 +128,7 @@ impl Bonding {
         tunnel: &mut Tunnel,
         first: PathId,
         mut record: PacketRecord,
-        packet: &InnerPacket<'_>,
+        packet: Pieces<'_>,
     ) -> Result<(), DropReason> {
         let framing = tunnel.epochs.number_once(record.bucket).ok_or(DropReason::NoRoute)?;
         let duplicate = record.copied(Instance::Duplicate);
@@ -367,14 +362,4 @@ fn carried(ways: &[PathSnapshot]) -> f64 {
 /// for runs. What a path could have carried until then it carries all the same, at once.
 fn wakes_at(now: Instant, next_at: Instant) -> Instant {
     next_at.max(now + RUN)
-}
-
-/// The SYN `packet`, whose TCP header starts at `tcp`, with segments that fit each path that
-/// carries a share; `None` where there is none.
-fn clamped(tunnel: &Tunnel, tcp: usize, packet: Pieces<'_>) -> Option<Vec<u8>> {
-    let packet_max = tunnel.paths.plan().least_room()? - frame::NUMBERED_OVERHEAD;
-    let mut clamped = Vec::with_capacity(packet.len());
-    packet.copy_to(&mut clamped);
-    tcp::clamp(&mut clamped, tcp, packet_max);
-    Some(clamped)
 }

@@ -61,7 +61,7 @@ impl Bonding {
             true => Framing::Plain,
             false => tunnel.epochs.number_once(record.bucket)?,
         };
-        let sent = tunnel.send_packet(cx, path, record, framing, packet);
+        let sent = tunnel.send_packet(cx, path, record, framing, packet.pieces);
         let wanted = if record.class == Class::Names { 1.0 } else { way.expected_loss(is_new) };
         let duplicate = record.copied(Instance::Duplicate);
         let copied = self.send_copies(cx, tunnel, (way, wanted), duplicate, framing, packet);
@@ -109,7 +109,7 @@ impl Bonding {
             if lost <= LOST_PART || !self.live.may_copy(cx.now, len) {
                 break;
             }
-            if tunnel.send_packet(cx, choice.path, record, framing, packet).is_ok() {
+            if tunnel.send_packet(cx, choice.path, record, framing, packet.pieces).is_ok() {
                 any = true;
                 tunnel.paths.list.note_copied(choice.path, len);
                 // A race is one of all.

@@ -6,16 +6,8 @@
 
 pub mod fragment;
 
-use crate::outbox::Draft;
 use crate::wire::frame::Framing;
 use crate::wire::inner::Pieces;
-
-/// Appends `packet` to `draft` as one frame. Returns where in the draft's frames the packet's
-/// bytes begin, for those that must be changed on the way.
-pub fn push(draft: &mut Draft<'_>, framing: Framing, packet: Pieces<'_>) -> usize {
-    append(framing, packet, draft.frames());
-    draft.written().len() - packet.len()
-}
 
 /// The frame of `packet` by itself, to be split in pieces.
 pub fn frame(framing: Framing, packet: Pieces<'_>) -> Vec<u8> {

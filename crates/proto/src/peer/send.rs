@@ -18,8 +18,9 @@ use crate::recovery::packet::Load;
 use crate::time::Duration;
 use crate::tunnel::{Context, Event, PeerState};
 use crate::wire::data::MAX_DATAGRAM;
-use crate::wire::frame::Framing;
+use crate::wire::frame::{Framing, NUMBERED_OVERHEAD};
 use crate::wire::inner::InnerPacket;
+use crate::wire::tcp;
 
 /// When an address has had its bound, the rest follows with the next datagram that comes; it is
 /// looked at after this in any case.
@@ -78,6 +79,12 @@ impl Peer {
         let Some(choice) = self.tunnel.paths.list.choose().filter(|_| has_keys) else {
             self.wait(cx, record, packet);
             return Ok(());
+        };
+        let mut head = Vec::new();
+        let room = |tcp| Some((tcp, self.tunnel.paths.plan().least_room(choice.original)?));
+        let packet = match packet.opens_at().and_then(room) {
+            Some((tcp, room)) => &clamped(packet, tcp, room, &mut head),
+            None => packet,
         };
         if choice.copy.is_some() || !self.bonding.is_bonded(cx, &mut self.tunnel) {
             return self.send_alone(cx, choice, record, packet);
@@ -191,12 +198,12 @@ impl Peer {
     ) -> Result<(), DropReason> {
         let numbered = choice.copy.and_then(|_| self.tunnel.epochs.number_once(record.bucket));
         let framing = numbered.unwrap_or(Framing::Plain);
-        let sent = self.tunnel.send_packet(cx, choice.original, record, framing, packet);
+        let sent = self.tunnel.send_packet(cx, choice.original, record, framing, packet.pieces);
         self.tunnel.paths.ask_if_silent(cx.now, choice.original);
         self.tunnel.carry_out(cx);
         if let Some(copy) = choice.copy {
             // A copy that does not fit the budget is no loss: the original is on its way.
-            let _ = self.tunnel.send_packet(cx, copy, record, framing, packet);
+            let _ = self.tunnel.send_packet(cx, copy, record, framing, packet.pieces);
         }
         match sent {
             Err(DropReason::Amplification | DropReason::NoRoute) => {
@@ -248,7 +255,7 @@ impl Peer {
             let is_narrowed = self.flows.narrow(cx.now, Some(flow), &whole, &mut head);
             let whole = if is_narrowed { whole.with_head(&head) } else { whole };
             let sent = self.tunnel.send_on(cx, id, Load::Quiet, |draft| {
-                pack::push(draft, Framing::Plain, whole.pieces);
+                pack::append(Framing::Plain, whole.pieces, draft.frames());
             });
             self.narrowed = head;
             if let Err(reason) = sent {
@@ -327,4 +334,18 @@ impl Peer {
             }
         }
     }
+}
+
+/// The SYN `packet`, whose TCP header starts at `tcp`, with segments that fit frames of `room` bytes
+/// at most. Its changed headers lie in `head`.
+fn clamped<'a>(
+    packet: &InnerPacket<'a>,
+    tcp: usize,
+    room: usize,
+    head: &'a mut Vec<u8>,
+) -> InnerPacket<'a> {
+    head.extend_from_slice(packet.pieces.head);
+    // The smallest framing that a full segment may need.
+    tcp::clamp(head, tcp, room - NUMBERED_OVERHEAD);
+    packet.with_head(head)
 }

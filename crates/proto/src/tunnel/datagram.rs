@@ -19,40 +19,23 @@ use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
 use crate::wire::frame::{Frame, Framing};
-use crate::wire::inner::{InnerPacket, Pieces};
-use crate::wire::tcp;
+use crate::wire::inner::Pieces;
 
 /// A path that was ready for so long before it got something had too little to carry.
 const IDLE: Duration = Duration::from_millis(1);
 
 impl Tunnel {
-    /// One inner packet by one path: whole, or in pieces when the path is too small for it.
+    /// One inner packet by one path.
     pub(crate) fn send_packet(
         &mut self,
         cx: &mut Context<'_>,
         path: PathId,
         record: PacketRecord,
         framing: Framing,
-        packet: &InnerPacket<'_>,
+        packet: Pieces<'_>,
     ) -> Result<(), DropReason> {
-        let load = Load::Packet(record);
-        let room = self.paths.list.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
-        if packet.len() + framing.overhead() <= room {
-            let clamped = packet.opens_at();
-            let least = clamped
-                .and_then(|_| self.paths.plan().least_room())
-                .map_or(room, |it| it.min(room));
-            return self.send_on(cx, path, load, |draft| {
-                let at = pack::push(draft, framing, packet.pieces);
-                if let Some(tcp) = clamped {
-                    // The smallest framing that a full segment may need.
-                    let packet_max = least - frame::NUMBERED_OVERHEAD;
-                    tcp::clamp(&mut draft.written()[at..], tcp, packet_max);
-                }
-            });
-        }
-        let epoch = self.epochs.current.as_ref().ok_or(DropReason::NoRoute)?.id;
-        self.send_split(cx, epoch, path, &pack::frame(framing, packet.pieces))
+        let epoch = self.epochs.id().ok_or(DropReason::NoRoute)?;
+        self.send_framed(cx, (epoch, framing), path, record, packet)
     }
 
     /// A packet leaves with its place in the sequence.
@@ -63,13 +46,23 @@ impl Tunnel {
         given: Numbered,
         packet: Pieces<'_>,
     ) -> Result<(), DropReason> {
-        let load = Load::Packet(given.record);
-        let (epoch, framing) =
-            self.epochs.place_of(self.paths.list.get(id), given).ok_or(DropReason::NoRoute)?;
-        let room = self.paths.list.get(id).map_or(0, |path| path.mtu.datagram() - OVERHEAD);
+        let placed = self.epochs.place_of(self.paths.list.get(id), given);
+        self.send_framed(cx, placed.ok_or(DropReason::NoRoute)?, id, given.record, packet)
+    }
+
+    /// One packet frame: whole, or in pieces when the path is too small for it.
+    fn send_framed(
+        &mut self,
+        cx: &mut Context<'_>,
+        (epoch, framing): (EpochId, Framing),
+        id: PathId,
+        record: PacketRecord,
+        packet: Pieces<'_>,
+    ) -> Result<(), DropReason> {
+        let room = self.paths.list.get(id).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
-            return self.send_under(cx, epoch, id, load, |draft| {
-                pack::push(draft, framing, packet);
+            return self.send_under(cx, epoch, id, Load::Packet(record), |draft| {
+                pack::append(framing, packet, draft.frames());
             });
         }
         self.send_split(cx, epoch, id, &pack::frame(framing, packet))
