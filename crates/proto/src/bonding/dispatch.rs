@@ -319,10 +319,11 @@ impl Bonding {
             self.looked = None;
             return;
         }
-        let next = self.lines.pop(&mut tunnel.sharing[place]);
-        if let Some((given, packet)) = next
-            && let Err(reason) = tunnel.send_parcel(cx, path, given, packet)
-        {
+        let Some((given, packet)) = self.lines.pop(&mut tunnel.sharing[place]) else { return };
+        let sent = tunnel.send_ordered(cx, path, given, Pieces::whole(packet.packet()));
+        // Its memory is still in the processor's cache, and lent again first.
+        cx.memory.blocks().discard(packet);
+        if let Err(reason) = sent {
             cx.drops.count(reason);
         }
     }

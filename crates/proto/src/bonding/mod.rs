@@ -78,9 +78,9 @@ pub(crate) struct Bonding {
 /// A packet that waits while no path has a share.
 pub(crate) enum Unsent {
     /// It has its place in a sequence.
-    Given(Numbered, Parcel),
+    Given(Numbered),
     /// It has none.
-    Entered(PacketRecord, Parcel),
+    Entered(PacketRecord),
 }
 
 impl Bonding {
@@ -121,7 +121,7 @@ impl Bonding {
 
     /// No path has a share any more: the next packet that waits, for the one path that there is, if
     /// there is room for it.
-    pub(crate) fn next_unsent(&mut self, cx: &mut Context<'_>) -> Option<Unsent> {
+    pub(crate) fn next_unsent(&mut self, cx: &mut Context<'_>) -> Option<(Unsent, Parcel)> {
         self.idle_since = None;
         if cx.out.is_full() {
             self.due = Some(cx.now + REST);
@@ -130,12 +130,12 @@ impl Bonding {
         let blocks = cx.memory.blocks();
         while let Some((given, packet)) = self.lines.take_stranded(&[]) {
             if given.record.instance != Instance::Duplicate {
-                return Some(Unsent::Given(given, packet));
+                return Some((Unsent::Given(given), packet));
             }
             blocks.discard(packet);
         }
         let (record, packet) = self.entry.pop(blocks, cx.now)?;
-        Some(Unsent::Entered(record, packet))
+        Some((Unsent::Entered(record), packet))
     }
 
     /// The session ends: what waits is dropped, and what is known of paths is forgotten, since

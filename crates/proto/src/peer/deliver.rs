@@ -37,6 +37,7 @@ impl Peer {
             {
                 cx.drops.count(reason);
             }
+            self.end_run(cx);
             return Err(reason);
         }
         if let Side::Client(connector) = &self.tunnel.paths.side {

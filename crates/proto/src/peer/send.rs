@@ -19,7 +19,7 @@ use crate::time::Duration;
 use crate::tunnel::{Context, Event, PeerState};
 use crate::wire::data::MAX_DATAGRAM;
 use crate::wire::frame::{Framing, NUMBERED_OVERHEAD};
-use crate::wire::inner::InnerPacket;
+use crate::wire::inner::{InnerPacket, Pieces};
 use crate::wire::tcp;
 
 /// When an address has had its bound, the rest follows with the next datagram that comes; it is
@@ -159,17 +159,15 @@ impl Peer {
             (0..dropped).for_each(|_| cx.drops.count(DropReason::NoRoute));
             return;
         };
-        while let Some(unsent) = self.bonding.next_unsent(cx) {
+        while let Some((unsent, packet)) = self.bonding.next_unsent(cx) {
+            let pieces = Pieces::whole(packet.packet());
+            let choice = Choice { original: path, copy: None };
             let sent = match unsent {
-                Unsent::Given(given, packet) => self.tunnel.send_parcel(cx, path, given, packet),
-                Unsent::Entered(record, packet) => {
-                    let choice = Choice { original: path, copy: None };
-                    let whole = InnerPacket::whole(packet.packet());
-                    let sent = whole.and_then(|whole| self.send_alone(cx, choice, record, &whole));
-                    cx.memory.blocks().discard(packet);
-                    sent
-                }
+                Unsent::Given(given) => self.tunnel.send_ordered(cx, path, given, pieces),
+                Unsent::Entered(record) => InnerPacket::parse(pieces)
+                    .and_then(|packet| self.send_alone(cx, choice, record, &packet)),
             };
+            cx.memory.blocks().discard(packet);
             if let Err(reason) = sent {
                 cx.drops.count(reason);
             }

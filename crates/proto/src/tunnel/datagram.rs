@@ -2,7 +2,6 @@
 //! datagram of a session is made, whatever it carries.
 
 use super::{Context, Tunnel};
-use crate::blocks::parcel::Parcel;
 use crate::error::{CloseCode, DropReason};
 use crate::multipath::path_queues::Numbered;
 use crate::outbox::Draft;
@@ -66,20 +65,6 @@ impl Tunnel {
             });
         }
         self.send_split(cx, epoch, id, &pack::frame(framing, packet))
-    }
-
-    /// The same of one that waited, in its parcel.
-    pub(crate) fn send_parcel(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: PathId,
-        given: Numbered,
-        packet: Parcel,
-    ) -> Result<(), DropReason> {
-        let sent = self.send_ordered(cx, id, given, Pieces::whole(packet.packet()));
-        // Its memory is still in the processor's cache, and lent again first.
-        cx.memory.blocks().discard(packet);
-        sent
     }
 
     /// One packet frame that is too large for its path, in pieces. They are not kept: paths whose
