@@ -349,8 +349,9 @@ impl Pair {
         let mut out = Outbox::new();
         let node = if back { &mut self.gateway } else { &mut self.client };
         for _ in 0..count {
-            node.handle_tun(self.now, Pieces::whole(packet), &mut out);
+            node.send(self.now, Pieces::whole(packet), &mut out);
         }
+        node.settle(self.now, &mut out);
         if back { self.flush_gateway(out) } else { self.flush_client(out) }
     }
 

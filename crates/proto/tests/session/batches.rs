@@ -1,4 +1,5 @@
-//! A batch of datagrams that is settled once has the same outcome as one datagram after the other.
+//! A batch of datagrams that is settled once has the same outcome as one datagram after the other,
+//! and so has a run of packets.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,6 +9,7 @@ use rove_proto::id::SocketId;
 use rove_proto::node::{Meta, Node, PeerState};
 use rove_proto::outbox::Outbox;
 use rove_proto::time::{Duration, Instant};
+use rove_proto::wire::inner::Pieces;
 
 /// Takes everything that the client sends out of the network.
 fn intercept(pair: &mut Pair) -> Rc<RefCell<Vec<Datagram>>> {
@@ -92,4 +94,19 @@ fn another_verb_settles_what_a_batch_left() {
     pair.gateway.handle_timeout(pair.now, &mut out);
     assert!(pair.gateway.poll_timeout().is_none_or(|(at, _)| at > pair.now));
     assert_eq!(out.inner().count(), 1);
+}
+
+#[test]
+fn a_run_of_packets_leaves_like_its_packets_one_by_one() {
+    let sent = |send: fn(&mut Node, Instant, Pieces<'_>, &mut Outbox)| {
+        let (mut pair, mut out) = (Pair::up(), Outbox::new());
+        for number in 0..40 {
+            send(&mut pair.client, pair.now, Pieces::whole(&packet(200 + number, false)), &mut out);
+        }
+        pair.client.settle(pair.now, &mut out);
+        assert!(pair.client.poll_timeout().is_none_or(|(at, _)| at > pair.now), "the law of time");
+        out.seal();
+        out.runs().map(|(_, bytes)| bytes.to_vec()).collect::<Vec<_>>()
+    };
+    assert_eq!(sent(Node::send), sent(Node::handle_tun));
 }
