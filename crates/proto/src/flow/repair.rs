@@ -1,8 +1,8 @@
 //! Which lost packets are sent again: asks the flow of each, once.
 //!
 //! Decides whether somebody still needs a lost packet, and fetches the payload that its connection
-//! keeps. Knows neither why the packet was lost nor the path that it will take. The flow is found by
-//! the name that left with the packet. Only a connection's sequence number is read again.
+//! keeps. Knows neither why the packet was lost nor the path that it will take. The name that left
+//! with the packet finds its flow. Only a connection's sequence number is read again.
 
 use super::Flows;
 use super::classify::Class;

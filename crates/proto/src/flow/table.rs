@@ -1,7 +1,7 @@
 //! The table of inner flows, by their ends. It is bounded, and a search is always short.
 //!
-//! A flow has a name ([`FlowId`]) that finds it as long as it is known, and finds nothing afterwards.
-//! If there is no place left for a new connection, a few others are compared and the least needed one
+//! A flow has a name ([`FlowId`]) that finds it as long as it is known, and nothing afterwards. If
+//! there is no place left for a new connection, a few others are compared and the least needed one
 //! is forgotten. Closed connections go first, then opening ones, then those that are unused for
 //! longest. A connection that owes something to somebody is never forgotten.
 //!

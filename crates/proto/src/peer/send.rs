@@ -334,8 +334,8 @@ impl Peer {
     }
 }
 
-/// The SYN `packet`, whose TCP header starts at `tcp`, with segments that fit frames of `room` bytes
-/// at most. Its changed headers lie in `head`.
+/// The SYN `packet`, whose TCP header starts at `tcp`, with segments whose frames fit `room` bytes.
+/// Its changed headers lie in `head`.
 fn clamped<'a>(
     packet: &InnerPacket<'a>,
     tcp: usize,

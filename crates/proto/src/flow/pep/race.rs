@@ -67,8 +67,8 @@ impl Race {
         }
     }
 
-    /// Looks at a packet of the connection `id` that leaves for the remote side; returns the window that it is to tell, if
-    /// that is less than it does, and its segment.
+    /// Looks at a packet of the connection `id` that leaves for the remote side; returns the window
+    /// that it is to tell, if that is less than it does, and its segment.
     pub(crate) fn narrow(
         &mut self,
         now: Instant,
