@@ -1,14 +1,20 @@
-//! One peer, composed of parts that own their state: the `Tunnel` to it (keys, paths), the
-//! `Bonding` of several paths, the [`Flows`] of inner packets, and its [`Admission`] (what it may
-//! do).
+//! One peer. It composes parts that own their state, and passes values between them:
+//! - `Tunnel`: keys and paths, and the datagrams that leave by them;
+//! - `Bonding`: several paths used as one;
+//! - [`Flows`]: the flows of inner packets;
+//! - [`Admission`]: which inner packets the peer may send;
+//! - `Inbound`: puts packets back into their sequence.
 //!
-//! A part calls no other part, except that `Bonding` is handed the tunnel and the flows. What
-//! one part says and another has to do is passed on here. A packet's way begins in `send` and in
-//! `receive`. A file calls files below it only; `cargo xtask tidy` rejects circles:
-//! - `timers` (what is due), `receive` (frames);
-//! - `lifecycle` (a session begins, changes its state and ends; what the shell and users change);
+//! A part calls no other part, except that `Bonding` is handed the tunnel and the flows. If a part
+//! finds out that another has to act, it answers with a value or leaves a note in `Changes`, and
+//! `apply_changes` acts on it.
+//!
+//! Where to begin: `send_inner` for a packet from the TUN, `receive` for a datagram,
+//! `handle_timeout` for a timer. A file calls files below it only, which tidy checks:
+//! - `timers` (what is due), `receive` (datagrams and their frames);
+//! - `lifecycle` (a session begins, changes its state and ends; changes by the shell);
 //! - `deliver` (inner packets from the peer to the TUN), `inbound` (their sequence);
-//! - `send` (inner packets from the TUN, and what is said for connections);
+//! - `send` (inner packets from the TUN, and packets in place of those who cannot be reached);
 //! - this file.
 
 use std::net::SocketAddr;

@@ -1,4 +1,9 @@
-//! What a peer does because time has passed. Every wake-up names its reason.
+//! What a peer does because time has passed.
+//!
+//! Each row of `TIMERS` has a [`Reason`], the time when it is due, and what is done then.
+//! [`Peer::poll_timeout`] returns the first time of all rows, [`Peer::handle_timeout`] goes through
+//! the rows that are due. `settle_time` follows them: it works out the state, repairs losses and
+//! sends what may leave. A due time is read from the state, so it cannot be out of date.
 
 use super::Peer;
 use crate::error::{DropReason, PeerError};

@@ -1,15 +1,23 @@
-//! The tunnel to a peer: its keys, its paths, and the numbered datagrams that leave by them. It
-//! finds, proves, keeps and leaves paths. The content of the datagrams comes from above.
+//! The tunnel to a peer: the datagrams that leave and arrive under a session's keys.
 //!
-//! A file calls files of the groups below its own; `cargo xtask tidy` rejects circles:
+//! **Decides** how a datagram is numbered, which control frames, feedback and challenges leave, and
+//! when a client asks for keys. It carries out what the path manager ([`crate::paths`]) wishes.
+//!
+//! **Refuses to know** which inner packets are sent and when: that comes from above. `send_under`
+//! is the only place where a datagram of a session is made.
+//!
+//! **Answers.** A [`DropReason`] says why a datagram did not leave: `NoRoute` without keys, path or
+//! index, `Amplification` if an unproven address has had its budget, `QueueFull` if the outbox is
+//! full. `Changes` has notes for the parts above.
+//!
+//! A file calls files of the groups below its own, which `cargo xtask tidy` checks:
 //! - `challenges` (claims and proofs of addresses), `keepalive` (NAT timeouts);
 //! - `feedback` (about what arrived), `retransmit`;
 //! - `established` (new keys);
 //! - `manage` (what the path manager wishes: challenges, MTU probes);
 //! - `datagram` (numbers, frames, control), and this file (when a client asks for keys);
-//! - parts that own their state: `paths` (which paths there are and which carries), `reach` (how a
-//!   gateway reaches the client), `echo`, `changes`, `last_words` (last feedback of paths that are
-//!   gone); and `status`.
+//! - parts that own their state: `reach` (how a gateway reaches the client), `echo`, `changes`,
+//!   `last_words` (last feedback of paths that are gone); and `status`.
 
 use crate::error::DropReason;
 use crate::multipath::snapshot::PathSnapshot;
