@@ -1,5 +1,5 @@
-//! A session begins, changes its state and ends. The flows are told: while no path carries, open
-//! connections are held.
+//! A session begins, changes its state and ends, and the shell changes what it goes by. While no
+//! path carries, open connections are held.
 
 use super::Peer;
 use crate::error::{CloseCode, DropReason, PeerError};
@@ -41,8 +41,8 @@ impl Peer {
         epoch: EpochId,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        // The path in use is heard again, and data goes there: that is not lost for a session that
-        // is not needed, unless the path turns out not to answer.
+        // The path in use was heard again and carries data, which a new session would lose. So it
+        // is only taken if keys are due or that path turns out not to answer.
         let returns = self.tunnel.paths.list.return_due().is_some_and(|due| cx.now < due);
         let is_needed = !returns || self.tunnel.epochs.need_keys(cx.now);
         let connector = self.tunnel.paths.side.client_mut().ok_or(DropReason::BadHandshake)?;
@@ -80,13 +80,13 @@ impl Peer {
         self.leave_session(cx, PeerState::Down(code));
     }
 
-    /// The session is over: keys, paths and what was to be said are forgotten.
+    /// Ends the session: forgets keys, paths and control frames, and reports why.
     pub(super) fn end(&mut self, cx: &mut Context<'_>, error: PeerError) {
         self.forget_session(cx);
         if error == PeerError::TimedOut {
             self.flows.abandon(cx.now, cx.memory);
         } else {
-            self.tunnel.reach.forget(); // nobody waits there to be called
+            self.tunnel.reach.forget(); // the client does not wait to be called
         }
         cx.tell(Event::Ended { peer: self.tunnel.identity.key, error });
         let down = match error {
@@ -183,8 +183,8 @@ impl Peer {
         cx.tell(Event::Established { peer: self.tunnel.identity.key, first, took });
     }
 
-    /// What a gateway tells a client at the beginning of an epoch, and a client its gateway: also
-    /// that nothing lies behind it, since what ran there before may have said otherwise.
+    /// Says at the beginning of an epoch what the other end has to know. A client names the
+    /// networks behind it even if there are none: an earlier process may have named some.
     fn introduce(&mut self, cx: &mut Context<'_>) {
         match &self.tunnel.paths.side {
             Side::Gateway { lease } => {
@@ -245,9 +245,8 @@ impl Peer {
         self.tunnel.paths.list.ask_urgently(cx.now, self.flows.is_waiting());
     }
 
-    /// Leaves, unless somebody is still to be told that a connection is over: what came for others
-    /// since the session ended is forgotten, and the memory it took is free. Returns whether it has
-    /// left.
+    /// Forgets the flows of a revoked peer and frees their memory, unless an end of a connection
+    /// has still to be told that the connection is over. Returns whether the peer may be removed.
     pub(crate) fn leave(&mut self, memory: &mut Memory) -> bool {
         if self.flows.is_breaking_off() {
             return false;
@@ -273,7 +272,7 @@ impl Peer {
         self.speak_for_others(cx);
     }
 
-    /// Its user wants this early from now on; a client tells its gateway.
+    /// The user wants these flows to have low latency from now on. A client tells its gateway.
     pub(crate) fn set_early(&mut self, now: Instant, early: &Early) {
         if self.flows.early() == early {
             return;
@@ -303,7 +302,7 @@ impl Peer {
         self.apply_changes(cx);
     }
 
-    /// Client: goes by its settings, and tells the gateway those that it does not know.
+    /// Client: applies its settings, and tells the gateway those that it does not know.
     pub(super) fn apply_settings(&mut self, cx: &Context<'_>) {
         if self.tunnel.paths.at_gateway() {
             return;
@@ -314,7 +313,7 @@ impl Peer {
         });
     }
 
-    /// Client: its settings changed.
+    /// Client: the scheduler or the kind of repair was changed, for both ends.
     pub(crate) fn settings_changed(&mut self, cx: &mut Context<'_>) {
         self.apply_settings(cx);
         self.tunnel.send_control(cx);

@@ -54,15 +54,15 @@ struct Called {
     is_bulk: bool,
 }
 
-/// What was taken of a datagram's frames that cost more than their bytes: an answer may be as large
-/// as the datagram, and abandoned numbers have their place among many to be found.
+/// Counts the frames of a datagram that cost more than their bytes: a challenge is answered by a
+/// datagram as large as its own, and an abandoned number has to be found among many.
 #[derive(Default)]
-struct Dear {
+struct Costly {
     challenges: usize,
     advanced: usize,
 }
 
-impl Dear {
+impl Costly {
     /// Whether this frame may be taken as well. Nobody honest sends more in one datagram.
     const fn may_be_taken(&mut self, frame: &Frame<'_>) -> bool {
         let (count, most) = if matches!(frame, Frame::Challenge(_)) {
@@ -138,8 +138,8 @@ impl Peer {
         Ok(was_settled && self.unsettled.is_some())
     }
 
-    /// Does once for a batch of datagrams what each of them would give cause for: the state, what
-    /// may be sent because of feedback, and what open connections have to say.
+    /// Does once for a batch what each of its datagrams would cause: works out the state, sends
+    /// packets for which feedback made room, and lets the flows act.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>) {
         let Some(Unsettled { lead, is_fresh, any_packets }) = self.unsettled.take() else { return };
         self.tunnel.replenish(cx, lead.epoch);
@@ -173,7 +173,7 @@ impl Peer {
     /// Takes the frames one by one.
     fn take_frames(&mut self, cx: &mut Context<'_>, arrival: Arrival, plaintext: &[u8]) -> Called {
         let mut all = Called { elicits: Elicits::Nothing, is_bulk: true };
-        let mut dear = Dear::default();
+        let mut costly = Costly::default();
         for frame in Frames::new(plaintext) {
             let taken = frame.and_then(|frame| {
                 all.elicits = all.elicits.max(elicited_by(&frame));
@@ -181,7 +181,7 @@ impl Peer {
                 if arrival.delivered && frame.carries_packet() {
                     return Ok(());
                 }
-                if !dear.may_be_taken(&frame) {
+                if !costly.may_be_taken(&frame) {
                     return Err(DropReason::BadFrame);
                 }
                 self.take_frame(cx, arrival, frame)
@@ -236,16 +236,16 @@ impl Peer {
                 }
             }
             Frame::Challenge(challenge) => {
-                // Under old keys it is late: the peer has said since what it prefers.
+                // Under previous keys it is late: the peer has said since what it prefers.
                 if !is_late {
                     self.heed_challenge(cx, path, challenge);
                 }
                 self.tunnel.take_challenge(cx, path, route, arrival.len, challenge)?;
             }
             Frame::Response(response) => self.tunnel.take_response(cx, path, route, response),
-            // Under old keys it is late: who says it forgets all keys, and has come back to answer
-            // for the new ones. If that answer had left before, the first words under the new keys
-            // stay without one, and that tells.
+            // Under previous keys it is late: the peer forgot its keys then, and agreed on the
+            // current ones since. If it agreed before it closed, it answers nothing under them, and
+            // its silence ends the session.
             Frame::Close(code) if !is_late => self.end(cx, PeerError::Closed(code)),
             Frame::Control { number, body } => {
                 epoch.control.receive(number, body)?;
@@ -325,7 +325,8 @@ impl Peer {
         }
     }
 
-    /// What the client says in a challenge of how it wants to be reached.
+    /// Takes the client's wishes from a challenge: which path it prefers, and whether the path that
+    /// the challenge came by carries a share.
     fn heed_challenge(&mut self, cx: &mut Context<'_>, path: Option<PathId>, challenge: Challenge) {
         if challenge.prefer && challenge.moves >= self.followed {
             self.followed = challenge.moves;
@@ -369,7 +370,7 @@ impl Peer {
         match (message, &mut self.tunnel.paths.side) {
             (Control::Indices { first, indices }, _) => {
                 epoch.take_indices(first, &indices);
-                // For want of one, some path may have been put off.
+                // A path may have waited for an index.
                 self.tunnel.manage(cx, PathManager::stand_by);
             }
             (Control::Taken { next }, _) => epoch.note_taken(next),
@@ -413,7 +414,7 @@ impl Peer {
                 }
                 cx.tell(Event::Routes { peer, routes });
             }
-            // Under old keys these are late: the client said them again under the new ones.
+            // Under previous keys these are late: the client said them again since.
             (Control::Scheduler(number), Side::Gateway { .. }) if !is_late => {
                 self.bonding.settings.ask_scheduler(number);
             }
@@ -462,7 +463,7 @@ mod tests {
 
     #[test]
     fn of_one_datagram_no_more_is_taken_than_anybody_honest_sends() {
-        let mut dear = Dear::default();
+        let mut costly = Costly::default();
         let challenge = Frame::Challenge(Challenge {
             prefer: false,
             abandon_others: false,
@@ -471,10 +472,10 @@ mod tests {
             moves: 0,
         });
         let advanced = |from| Frame::Advanced { bucket: 3, from, to: from + 1 };
-        assert!(dear.may_be_taken(&challenge) && !dear.may_be_taken(&challenge));
-        let taken = (0..200).filter(|&number| dear.may_be_taken(&advanced(number))).count();
+        assert!(costly.may_be_taken(&challenge) && !costly.may_be_taken(&challenge));
+        let taken = (0..200).filter(|&number| costly.may_be_taken(&advanced(number))).count();
         assert_eq!(taken, ADVANCED_MAX);
         let packet = Frame::Packet { framing: Framing::Plain, packet: &[] };
-        assert!((0..100).all(|_| dear.may_be_taken(&packet)), "what is cheap");
+        assert!((0..100).all(|_| costly.may_be_taken(&packet)), "what is cheap");
     }
 }

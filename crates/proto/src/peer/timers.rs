@@ -33,7 +33,7 @@ pub enum Reason {
     Silence,
     /// A claimed address that did not prove itself.
     Claim,
-    /// Something for a NAT to see, or an answer from behind it that stays away.
+    /// A keepalive for a NAT, or its answer that is overdue.
     Keepalive,
     /// A link that was left because it did badly is trusted again.
     Trust,
@@ -41,19 +41,19 @@ pub enum Reason {
     Echo,
     /// Old keys to be forgotten.
     Epoch,
-    /// Packets that waited too long for a way.
+    /// Packets that waited too long for a path.
     Waiting,
     /// A path that may carry what waits for its turn.
     Pace,
-    /// Something that counts as lost, or may leave again.
+    /// A packet that counts as lost, or may be sent again.
     Repair,
-    /// A copy of what must not be late.
+    /// A copy of a realtime packet.
     Copy,
     /// A gap in a sequence that was held open for long enough.
     Order,
-    /// An open connection whose other end is spoken for.
+    /// An open connection for which this end sends something in place of the other one.
     Flow,
-    /// A session that nobody came back to.
+    /// A session that was silent for too long.
     Persistence,
     /// Memory that nobody needs.
     Memory,
@@ -276,12 +276,12 @@ impl Peer {
         let is_due = |peer: &Self, cx: &Context<'_>, timer: &Timer| {
             (timer.due)(peer, cx.config).is_some_and(|due| due <= cx.now)
         };
-        // While much is sent, only the pace is due nearly always.
+        // While much is sent, nearly always only pacing is due.
         if self.bonding.pace_due().is_some_and(|due| due <= cx.now)
             && !TIMERS.iter().any(|timer| is_due(self, cx, timer))
         {
             self.serve_bonding(cx);
-            self.speak_for_others(cx); // who is assisted may have room now
+            self.speak_for_others(cx); // assisted connections may have room now
             return;
         }
         for timer in TIMERS {
@@ -323,7 +323,7 @@ impl Peer {
         self.speak_for_others(cx);
     }
 
-    /// Ends the silence of a session that was kept for long enough.
+    /// The session was silent for long enough: a client rests, asks or is renewed, or it ends.
     fn end_silence(&mut self, cx: &mut Context<'_>) {
         let outlasted = self.flows.outlasted(cx.config.persistence_timeout);
         if outlasted.is_some_and(|due| due <= cx.now) {
@@ -332,7 +332,7 @@ impl Peer {
         }
         match self.tunnel.end_of_silence(cx.config.persistence_timeout, !self.waiting.is_empty()) {
             Some((due, Outcome::Rest)) if due <= cx.now => {
-                // Who may have missed a call, or has no proof for one, asks.
+                // A client that may have missed a call, or could not verify one, asks at once.
                 let tunnel = &self.tunnel;
                 let proof = Proof::find(&tunnel.epochs, tunnel.paths.list.active());
                 if cx.now < due + SLEPT && proof.is_some() {

@@ -27,15 +27,17 @@ use crate::wire::restart::{RestartNotice, RestartToken};
 pub const INDICES_AHEAD: u32 = 8;
 /// How far beyond the next serial an index of the peer's is taken, and so how many are kept.
 const SERIALS_AHEAD_MAX: u32 = 2 * INDICES_MAX as u32;
-/// Of the peer's indices so many are for paths that are heard of: those that went silent, which may
-/// be many and all dead, take none of them,
+/// So many of the peer's indices are kept for paths that answer. Silent paths, which may be many
+/// and all dead, take none of them.
 pub(crate) const INDICES_FOR_HEARD: usize = 4;
-/// or all but this one, where they lead to the host that answered the handshake: that one is there.
-/// Where a stream carried it, which may end at a proxy, it is where the gateway is sought first. A
-/// client's host has a port for all that its NAT ever mapped: only the one that asked counts.
+/// A silent path may take all indices but this one if it leads to the host that answered the
+/// handshake, since the peer is there. If a stream carried the handshake, which may end at a proxy,
+/// that is where the gateway is sought first. At a gateway only the port that asked counts: a
+/// client's NAT may have mapped any other.
 const INDICES_BESIDE_ORIGIN: usize = 1;
-/// So many are for lanes that a client takes up: addresses that are claimed for one that it has may
-/// all be forged, and what goes there brings no further index. Who asks for keys needs none kept.
+/// So many are kept for packet number spaces that a client takes up. Addresses that are claimed for
+/// one of its spaces may all be forged, and packets to them bring no further index. The end that
+/// asks for keys needs none kept.
 const INDICES_FOR_NEW_LANES: usize = 2;
 /// Lanes in use that are kept for receiving; the oldest is given up for a new one.
 pub const LANES_MAX: usize = 16;
@@ -43,8 +45,8 @@ pub const LANES_MAX: usize = 16;
 const PARKED_MAX: usize = 24;
 /// Age at which an epoch is replaced, if traffic flows.
 pub(crate) const REKEY_TIME: Duration = Duration::from_secs(120);
-/// Age at which one is replaced that has no index left for another path: who asked for the peer
-/// where it is not may have used them up, and the next link to be needed would wait for keys.
+/// Age at which one is replaced that has no index left for another path. Challenges to addresses
+/// where the peer is not may have used them up, and the next link would have to wait for keys.
 pub(crate) const REKEY_TIME_WITHOUT_INDICES: Duration = Duration::from_secs(30);
 /// Datagrams over all paths and suites at which an epoch is replaced.
 pub(crate) const REKEY_DATAGRAMS: u64 = 1 << 28;

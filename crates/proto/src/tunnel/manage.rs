@@ -202,8 +202,8 @@ impl Tunnel {
         }
     }
 
-    /// A path has answered: what it owed before is forgiven; but for data on one that carries a
-    /// share: where as much is on its way as may be, nothing more leaves that would be missed.
+    /// A path has answered: what it owed before is forgiven. On a path with a share, data stays
+    /// owed: if its window is full, no later packet leaves that would show the loss.
     pub(crate) fn forgive(&mut self, id: PathId) {
         let is_shared = self.paths.list.is_shared(id);
         if let Some(epoch) = self.epochs.id() {
