@@ -14,6 +14,7 @@ use super::congestion::{CongestionControl, Control};
 use super::numbering::{Numbering, ORIGIN};
 use super::opening::{LINEAR, Opening};
 use super::receiver::Receiver;
+use super::rtt::RTO_MAX_NS;
 use super::segment::{Flags, Options, SACKS_MAX, Segment, Timestamps};
 use super::sender::{Fired, Piece, Sender, Terms};
 use super::wheel::fires_ns;
@@ -63,6 +64,10 @@ pub struct Config {
     pub retries: u32,
     /// `tcp_syn_retries`, and `tcp_synack_retries`.
     pub opening_retries: u32,
+    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged, in place of `retries`.
+    pub user_timeout_ns: Option<u64>,
+    /// TCP_RTO_MAX_MS: the longest retransmission timeout, in nanoseconds.
+    pub rto_max_ns: u64,
     /// Whether and how an idle connection is probed.
     pub keep_alive: Option<KeepAlive>,
     /// How long the end that closes first remembers, in nanoseconds.
@@ -179,6 +184,8 @@ impl Config {
             no_delay: false,
             retries: 15,
             opening_retries: 6,
+            user_timeout_ns: None,
+            rto_max_ns: RTO_MAX_NS,
             keep_alive: None,
             time_wait_ns: SECOND,
         }
@@ -223,6 +230,8 @@ impl End {
             sack: config.sack,
             no_delay: config.no_delay,
             retries: config.retries,
+            user_timeout_ns: config.user_timeout_ns,
+            rto_max_ns: config.rto_max_ns,
         };
         let control = Control::new(config.congestion, terms.mss, config.seed);
         let numbering = Numbering::new(config.initial_sequence);
@@ -328,7 +337,8 @@ impl End {
             self.phase = Phase::Closed(Ending::Unanswered);
             return;
         }
-        opening.sends(now_ns, if acknowledges { 0 } else { LINEAR });
+        let linear = if acknowledges { 0 } else { LINEAR };
+        opening.sends(now_ns, linear, self.config.rto_max_ns);
         packets.push(self.opening_packet(now_ns, acknowledges));
         self.phase =
             if acknowledges { Phase::SynReceived(opening) } else { Phase::SynSent(opening) };

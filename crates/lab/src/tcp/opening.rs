@@ -1,7 +1,7 @@
 //! The handshake: SYN, SYN that acknowledges, acknowledgment (RFC 9293, 3.5), and how often the
 //! first two leave again (`tcp_syn_retries`, `tcp_synack_retries`, `tcp_syn_linear_timeouts`).
 
-use super::rtt::{RTO_FIRST_NS, RTO_MAX_NS};
+use super::rtt::RTO_FIRST_NS;
 use super::wheel::fires_ns;
 
 /// Timeouts of a SYN that are not doubled (`tcp_syn_linear_timeouts`).
@@ -33,11 +33,11 @@ impl Opening {
         self.sent > 2
     }
 
-    /// Leaves now; the first `linear` timeouts are alike.
-    pub(super) fn sends(&mut self, now_ns: u64, linear: u32) {
+    /// Leaves now; the first `linear` timeouts are alike, and none is longer than `rto_max_ns`.
+    pub(super) fn sends(&mut self, now_ns: u64, linear: u32, rto_max_ns: u64) {
         let doubled = self.sent.saturating_sub(linear).min(16);
         self.sent_ns = now_ns;
         self.sent += 1;
-        self.again_ns = fires_ns(now_ns, (RTO_FIRST_NS << doubled).min(RTO_MAX_NS));
+        self.again_ns = fires_ns(now_ns, (RTO_FIRST_NS << doubled).min(rto_max_ns));
     }
 }

@@ -9,7 +9,7 @@ use crate::emu::{MS, SECOND};
 
 /// The floor of the variance (`TCP_RTO_MIN`).
 pub(super) const RTO_MIN_NS: u64 = 200 * MS;
-/// The longest timeout (`TCP_RTO_MAX`).
+/// The longest timeout where none is set (`TCP_RTO_MAX`).
 pub(super) const RTO_MAX_NS: u64 = 120 * SECOND;
 /// The timeout before anything was measured (`TCP_TIMEOUT_INIT`).
 pub(super) const RTO_FIRST_NS: u64 = SECOND;
@@ -23,6 +23,7 @@ pub(super) struct Rtt {
     /// The shortest round trip, and when it was seen.
     shortest: Option<(u64, u64)>,
     rto_ns: u64,
+    rto_max_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +40,9 @@ struct Smoothed {
 }
 
 impl Rtt {
-    pub(super) const fn new() -> Self {
-        Self { smoothed: None, shortest: None, rto_ns: RTO_FIRST_NS }
+    /// Nothing was measured. No timeout is longer than `rto_max_ns`.
+    pub(super) const fn new(rto_max_ns: u64) -> Self {
+        Self { smoothed: None, shortest: None, rto_ns: RTO_FIRST_NS, rto_max_ns }
     }
 
     /// The smoothed round trip; `None` before the first sample.
@@ -69,7 +71,7 @@ impl Rtt {
             Some(smoothed) => smoothed.after(rtt_ns, una, next),
         };
         self.smoothed = Some(smoothed);
-        self.rto_ns = (smoothed.eightfold_ns / 8 + smoothed.variance_ns).min(RTO_MAX_NS);
+        self.rto_ns = (smoothed.eightfold_ns / 8 + smoothed.variance_ns).min(self.rto_max_ns);
     }
 
     /// The same sample for the filter of the shortest round trip.
@@ -84,13 +86,13 @@ impl Rtt {
 
     /// It was waited for in vain (RFC 6298, 5.5).
     pub(super) fn back_off(&mut self) {
-        self.rto_ns = (self.rto_ns * 2).min(RTO_MAX_NS);
+        self.rto_ns = (self.rto_ns * 2).min(self.rto_max_ns);
     }
 
     /// How long a persist timer waits after so many probes (`tcp_probe0_when`).
     pub(super) fn persist_ns(&self, probes: u32) -> u64 {
         let base = self.rto_ns.max(RTO_MIN_NS);
-        base.checked_shl(probes.min(32)).unwrap_or(RTO_MAX_NS).min(RTO_MAX_NS)
+        base.checked_shl(probes.min(32)).unwrap_or(self.rto_max_ns).min(self.rto_max_ns)
     }
 }
 
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_steady_round_trip_gives_itself_and_200_ms() {
-        let mut rtt = Rtt::new();
+        let mut rtt = Rtt::new(RTO_MAX_NS);
         for round in 0..50 {
             rtt.sample(40 * MS, round * 10 + 1, round * 10 + 5);
         }
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn back_off_doubles_up_to_two_minutes_and_a_sample_ends_it() {
-        let mut rtt = Rtt::new();
+        let mut rtt = Rtt::new(RTO_MAX_NS);
         rtt.sample(40 * MS, 0, 0);
         let first = rtt.rto_ns();
         rtt.back_off();

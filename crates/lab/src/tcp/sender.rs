@@ -73,6 +73,10 @@ pub(super) struct Terms {
     pub(super) no_delay: bool,
     /// How often a segment is sent again before the connection counts as dead (`tcp_retries2`).
     pub(super) retries: u32,
+    /// How long it may go without an answer, in place of that (TCP_USER_TIMEOUT).
+    pub(super) user_timeout_ns: Option<u64>,
+    /// The longest retransmission timeout.
+    pub(super) rto_max_ns: u64,
 }
 
 /// What is waited for.
@@ -172,7 +176,7 @@ impl Sender {
             window_from: 0,
             board: Scoreboard::default(),
             duplicates: 0,
-            rtt: Rtt::new(),
+            rtt: Rtt::new(terms.rto_max_ns),
             rack: Rack::new(),
             recovery: Recovery::new(),
             congestion: Window::new(),

@@ -147,6 +147,23 @@ fn a_dead_path_kills_after_the_retries_and_not_before() {
 }
 
 #[test]
+fn with_a_user_timeout_a_dead_path_is_tried_every_second_and_then_given_up() {
+    let mut plan = plan(10_000_000, 0);
+    (plan.client.user_timeout_ns, plan.client.rto_max_ns) = (Some(30 * SECOND), SECOND);
+    let mut trial = Trial::new(&plan);
+    trial.capture();
+    trial.pass(2 * SECOND).unwrap();
+    trial.set_link(Carrier::BlackHole);
+    let start_ns = trial.now_ns();
+    trial.pass(start_ns + 29 * SECOND).unwrap();
+    assert_eq!(trial.end(Side::Client).ending(), None);
+    let tries = retransmissions(&mut trial, start_ns);
+    assert!((25..34).contains(&tries.len()), "{} tries", tries.len());
+    trial.pass(start_ns + 33 * SECOND).unwrap();
+    assert_eq!(trial.end(Side::Client).ending(), Some(Ending::TimedOut));
+}
+
+#[test]
 fn nobody_there_is_found_out() {
     let mut trial = Trial::new(&plan(1, 0));
     trial.set_link(Carrier::BlackHole);

@@ -7,11 +7,7 @@ use rove_proto::node::Meta;
 
 use super::host_id::HostId;
 use super::inner::Inner;
-use super::tcp::{Header, TCP_HEADER};
-use crate::emu::{Datagram, Endpoints, Frame, Protocol};
-
-/// Bytes of a UDP header.
-const UDP_HEADER: usize = 8;
+use crate::emu::{Datagram, Endpoints, Frame, IpPacket, Protocol};
 
 /// A datagram on its way.
 #[derive(Clone, Debug)]
@@ -22,8 +18,8 @@ pub(super) struct Parcel {
     pub(super) origin: Origin,
     /// Where it was to go: what a NAT box does to the destination is not seen here.
     pub(super) to: SocketAddr,
-    /// A segment's header: then the payload is bytes of a stream.
-    pub(super) segment: Option<Header>,
+    /// A segment of a stream, as a whole packet. The datagram then has its addresses and no more.
+    pub(super) segment: Option<IpPacket>,
     /// The payload is a whole packet of somebody who has no tunnel.
     pub(super) is_open: bool,
 }
@@ -62,8 +58,7 @@ impl Frame for Parcel {
         if self.is_open {
             return self.datagram.payload.len();
         }
-        let more = if self.segment.is_some() { TCP_HEADER - UDP_HEADER } else { 0 };
-        self.datagram.wire_len() + more
+        self.segment.as_ref().map_or_else(|| self.datagram.wire_len(), IpPacket::wire_len)
     }
 
     fn endpoints(&self) -> Option<Endpoints> {
@@ -74,21 +69,22 @@ impl Frame for Parcel {
 
     fn set_source(&mut self, source: SocketAddr) {
         self.datagram.set_source(source);
+        self.segment.iter_mut().for_each(|segment| segment.set_source(source));
     }
 
     fn set_destination(&mut self, destination: SocketAddr) {
         self.datagram.set_destination(destination);
+        self.segment.iter_mut().for_each(|segment| segment.set_destination(destination));
     }
 
-    /// That of a segment is found out by its checksum, wherever it is.
     fn flip_bit(&mut self, bit: usize) {
         match &mut self.segment {
-            Some(header) => header.damaged = true,
+            Some(segment) => segment.flip_bit(bit),
             None => self.datagram.flip_bit(bit),
         }
     }
 
     fn stream_bytes(&self) -> &[u8] {
-        if self.segment.is_some() { &self.datagram.payload } else { &[] }
+        self.segment.as_ref().map_or(&[], IpPacket::stream_bytes)
     }
 }

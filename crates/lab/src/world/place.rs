@@ -28,7 +28,7 @@ use crate::emu::{
 use crate::ground::Terrain;
 
 /// Layer-3 length that every network carries unless it was shrunk.
-const MTU: usize = 1_500;
+pub(super) const MTU: usize = 1_500;
 /// The kinds of access networks; the third is mobile.
 const HOME: usize = 0;
 const OPEN: usize = 1;

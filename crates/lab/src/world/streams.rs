@@ -1,5 +1,5 @@
 //! Streams of the world: what a host's shell does with them (as `crates/host/src/data/sockets.rs`
-//! does), and TCP under it ([`super::tcp`]).
+//! does), and TCP under it ([`crate::tcp::End`]).
 //!
 //! A stream is a socket to its node. It carries frames (docs/spec/wire.md#8-streams) in segments
 //! that pass the same links, NAT boxes, filters and attacker as datagrams do. A client begins one

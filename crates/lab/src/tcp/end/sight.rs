@@ -1,7 +1,7 @@
 //! What a test sees of an end without changing it.
 
 use super::{Config, End, EndStats, Ending, Phase, State};
-use crate::tcp::sender::{Repairing, SEND_BUFFER_MAX, SenderStats};
+use crate::tcp::sender::{Repairing, SEND_BUFFER_MAX, Sender, SenderStats};
 
 impl End {
     /// Where the connection is.
@@ -66,6 +66,12 @@ impl End {
     /// Bytes that were written and are not acknowledged.
     pub fn unacknowledged(&self) -> usize {
         self.sender.bytes.len()
+    }
+
+    /// Bytes that were written and never sent.
+    pub fn unsent(&self) -> usize {
+        let Sender { bytes, una, next, .. } = &self.sender;
+        bytes.len().saturating_sub((next - una) as usize)
     }
 
     /// The congestion window, in segments.

@@ -4,9 +4,9 @@
 
 use super::news::News;
 use super::recovery::Repairing;
-use super::{Piece, Sender, Timer};
+use super::{Piece, Sender, Terms, Timer};
 use crate::tcp::rack::TICKS_NS;
-use crate::tcp::rtt::{RTO_FIRST_NS, RTO_MAX_NS, RTO_MIN_NS};
+use crate::tcp::rtt::{RTO_FIRST_NS, RTO_MIN_NS};
 use crate::tcp::wheel::fires_ns;
 
 /// What a timer came to beside segments.
@@ -53,12 +53,15 @@ impl Sender {
             // that is answered this is no failure (RFC 9293, 3.8.6).
             let silent_ns = now_ns.saturating_sub(self.heard_ns);
             let trying_ns = now_ns - self.recovery.resent_ns.unwrap_or(now_ns);
-            if silent_ns > 2 * RTO_MAX_NS && trying_ns > 2 * RTO_MAX_NS {
+            let most_ns = 2 * self.terms.rto_max_ns;
+            if silent_ns > most_ns && trying_ns > most_ns {
                 return Fired::Dead;
             }
         } else {
             let trying_ns = now_ns - self.recovery.resent_ns.unwrap_or(now_ns);
-            if self.timeouts > 0 && trying_ns >= kill_ns(self.terms.retries) {
+            let Terms { retries, user_timeout_ns, rto_max_ns, .. } = self.terms;
+            let most_ns = user_timeout_ns.unwrap_or_else(|| kill_ns(retries, rto_max_ns));
+            if self.timeouts > 0 && trying_ns >= most_ns {
                 return Fired::Dead;
             }
         }
@@ -191,22 +194,23 @@ impl Sender {
 
 /// How long a connection may go without an answer after the first retransmission, for so many
 /// retries (`retransmits_timed_out`, `tcp_model_timeout`).
-pub(super) fn kill_ns(retries: u32) -> u64 {
-    let linear = (RTO_MAX_NS / RTO_MIN_NS).ilog2();
+pub(super) fn kill_ns(retries: u32, rto_max_ns: u64) -> u64 {
+    let linear = (rto_max_ns / RTO_MIN_NS).ilog2();
     let doubling = retries.min(linear);
     let doubled_ns = ((2 << doubling) - 1) * RTO_MIN_NS;
-    doubled_ns + u64::from(retries.saturating_sub(linear)) * RTO_MAX_NS
+    doubled_ns + u64::from(retries.saturating_sub(linear)) * rto_max_ns
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::emu::MS;
+    use crate::tcp::rtt::RTO_MAX_NS;
 
     #[test]
     fn the_kill_limits_are_those_of_the_manual() {
         // tcp_retries2 = 15: "924.6 seconds" (kernel's ip-sysctl).
-        assert_eq!(kill_ns(15), 924_600 * MS);
-        assert_eq!(kill_ns(6), 25_400 * MS);
+        assert_eq!(kill_ns(15, RTO_MAX_NS), 924_600 * MS);
+        assert_eq!(kill_ns(6, RTO_MAX_NS), 25_400 * MS);
     }
 }

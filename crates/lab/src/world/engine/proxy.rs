@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 
 use super::World;
 use crate::emu::{LinkId, NodeId};
+use crate::tcp::End;
 use crate::world::host::Power;
 use crate::world::host_id::GATEWAY;
 use crate::world::host_id::HostId;
 use crate::world::laws::Breach;
 use crate::world::parcel::Origin;
-use crate::world::streams::end::{Ends, Step, Stream};
+use crate::world::place::MTU;
+use crate::world::streams::end::{Ends, Step, Stream, config};
 use crate::world::streams::proxy::{ASKED, GRANTED, LISTENS, PROXY};
 use crate::world::streams::{HTTPS, StreamId};
-use crate::world::tcp::Tcp;
 
 /// Bytes that it holds for a connection before it reads no more of the other one.
 const HELD_MAX: usize = 64 << 10;
@@ -32,7 +33,7 @@ impl World {
                 self.reach_out(id, client)
             }
             (Step::Relaying, Some(other)) => {
-                if stream.tcp.is_open() {
+                if stream.is_open() {
                     self.tell_granted(other);
                 }
                 self.pass_on(id, other);
@@ -50,7 +51,7 @@ impl World {
         };
         let local = SocketAddr::new(LISTENS.ip(), self.streams.next_port());
         let ends: Ends = (PROXY, local, SocketAddr::new(to.ip(), HTTPS));
-        let tcp = Tcp::connect(self.now_ns);
+        let tcp = End::connect(config(ends, MTU, self.now_ns), self.now_ns);
         let mut stream = Stream::new(ends, client, tcp, Step::Relaying, self.now_ns);
         stream.other = Some(id);
         let other = self.streams.insert(stream);

@@ -8,7 +8,8 @@ use rove_proto::node::{Command, Meta, StreamTo};
 use rove_proto::time::Duration;
 
 use super::World;
-use crate::emu::{self, Datagram};
+use crate::emu::{self, Datagram, IpPacket};
+use crate::tcp::{End, Segment};
 use crate::world::agenda::Task;
 use crate::world::attacker::Fate;
 use crate::world::hash::hash;
@@ -18,16 +19,14 @@ use crate::world::host_id::HostId;
 use crate::world::laws::Breach;
 use crate::world::op;
 use crate::world::parcel::{Origin, Parcel};
-use crate::world::streams::end::{KEEPALIVE_NS, Step, Stream, Way};
+use crate::world::place::MTU;
+use crate::world::streams::end::{Ends, Step, Stream, Way, config};
 use crate::world::streams::{HTTPS, Known, LISTENS, PROXY, StreamId};
-use crate::world::tcp::{Header, Kind, TCP_HEADER, Tcp};
 
 /// The ways to make a stream, as nodes number them.
 const WAYS: [Way; 3] = [Way::Tls, Way::Plain, Way::ByProxy];
 /// Addresses of the gateway's that streams are tried to, each by both ways: the daemon's.
 const REMOTES_MAX: usize = 2;
-/// The longest packet where no access network is narrower.
-const MTU: usize = 1_500;
 
 impl World {
     /// Tells a client's node by which streams the gateway may be reached, as the daemon does.
@@ -76,15 +75,17 @@ impl World {
     ) -> Result<(), Breach> {
         let card = (link.0 as usize).saturating_sub(1);
         let local = SocketAddr::new(local, self.hosts[host].next_port());
-        if self.hosts[host].source(card, local, None, to.remote).is_none() {
+        let Some((_, access, _)) = self.hosts[host].source(card, local, None, to.remote) else {
             self.streams.fail(host, socket);
             self.schedule(0, Task::SocketFailed { host, socket });
             return Ok(());
-        }
+        };
         let way = WAYS[usize::from(to.method) % WAYS.len()];
         let step = Step::Connecting(way);
         let ends = (host, local, to.remote);
-        let mut stream = Stream::new(ends, host, Tcp::connect(self.now_ns), step, self.now_ns);
+        let mtu = self.place.access(host - 1, access).mtu;
+        let tcp = End::connect(config(ends, mtu, self.now_ns), self.now_ns);
+        let mut stream = Stream::new(ends, host, tcp, step, self.now_ns);
         (stream.card, stream.socket, stream.tls) = (card, Some(socket), way != Way::Plain);
         let id = self.streams.insert(stream);
         self.pump(id)
@@ -152,40 +153,30 @@ impl World {
         parcel: Parcel,
     ) -> Result<(), Breach> {
         let Parcel { datagram, origin, to, segment, .. } = parcel;
-        let Datagram { source, destination, payload } = datagram;
+        let Datagram { source, destination, .. } = datagram;
         let card = match host {
             PROXY => Some(0),
             host => self.hosts[host].card_with(link, destination.ip()),
         };
-        let (Some(card), Some(header)) = (card, segment.filter(|header| !header.damaged)) else {
-            return Ok(());
-        };
-        let ends = (host, destination, source);
-        let known = self.streams.at(ends);
-        let id = match (known, header.kind) {
-            (Some(id), Kind::Reset) => return self.break_off(id),
-            (None, Kind::Reset) => return Ok(()),
-            (Some(id), Kind::Open | Kind::Grant | Kind::Data | Kind::Ask) => id,
-            (None, Kind::Open) if takes_streams(host, destination) => {
-                let Origin::Host(client) = origin else { return Ok(()) };
-                let tcp = Tcp::accept();
+        let (Some(card), Some(packet)) = (card, segment) else { return Ok(()) };
+        let Ok(segment) = Segment::parse(packet.bytes()) else { return Ok(()) };
+        let (ends, now_ns) = ((host, destination, source), self.now_ns);
+        let begins = segment.flags.syn && segment.acknowledgment.is_none();
+        let id = match (self.streams.at(ends), origin) {
+            (Some(id), _) => id,
+            (None, Origin::Host(client)) if begins && takes_streams(host, destination) => {
+                let tcp = End::listen(config(ends, MTU, now_ns));
                 let step = if host == PROXY { Step::Asked } else { Step::Judging };
-                let mut stream = Stream::new(ends, client, tcp, step, self.now_ns);
+                let mut stream = Stream::new(ends, client, tcp, step, now_ns);
                 stream.card = card;
                 self.streams.insert(stream)
             }
-            (None, Kind::Open | Kind::Grant | Kind::Data | Kind::Ask) => {
-                let datagram =
-                    Datagram { source: destination, destination: source, payload: Vec::new() };
-                let by = (host, card, GATEWAY); // nobody's word
-                return self.send_segment(by, datagram, Header::of(Kind::Reset));
-            }
+            (None, _) => return self.refuse(ends, card, &packet),
         };
-        let now_ns = self.now_ns;
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
-        (stream.heard_ns, stream.asks_ns) = (now_ns, now_ns + KEEPALIVE_NS);
-        stream.tcp.arrives(now_ns, &header, payload);
-        if stream.is_accepted() && stream.tcp.is_open() && stream.socket.is_none() {
+        stream.heard_ns = now_ns;
+        stream.tcp.arrives(now_ns, packet.bytes());
+        if stream.is_accepted() && stream.is_open() && stream.socket.is_none() {
             self.admit(id);
         }
         match host {
@@ -193,6 +184,16 @@ impl World {
             _ => self.take_datagrams(id, origin, to)?,
         }
         self.pump(id)
+    }
+
+    /// There is no such connection, or none any more.
+    fn refuse(&mut self, ends: Ends, card: usize, packet: &IpPacket) -> Result<(), Breach> {
+        let mut nobody = End::listen(config(ends, MTU, self.now_ns));
+        nobody.abort(self.now_ns);
+        nobody.arrives(self.now_ns, packet.bytes());
+        let by = (ends.0, card, GATEWAY); // nobody's word
+        let resets = nobody.leaving(self.now_ns);
+        resets.into_iter().try_for_each(|reset| self.send_segment(by, ends, reset, false))
     }
 
     /// A stream that came to the gateway is one of its sockets now. Who is at the other end has
@@ -245,74 +246,58 @@ impl World {
     /// Lets a stream send what it may, and end if it is over.
     pub(super) fn pump(&mut self, id: StreamId) -> Result<(), Breach> {
         let now_ns = self.now_ns;
-        let Some(stream) = self.streams.get(id) else { return Ok(()) };
-        let (host, local, remote) = stream.ends;
+        let Some(ends) = self.streams.get(id).map(|stream| stream.ends) else { return Ok(()) };
+        let host = ends.0;
         if !self.is_up(host) {
             return Ok(());
         }
+        let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         let by = (host, stream.card, stream.client);
-        if stream.is_over(now_ns) {
-            let (other, socket) = (stream.other, stream.socket.filter(|_| !stream.closed));
+        let leaving = stream.leaving(now_ns);
+        let (other, socket) = (stream.other, stream.socket.filter(|_| !stream.closed));
+        let is_over = stream.is_over();
+        // What kernels ask and say of connections that are gone is no session's.
+        let counts = !is_over && !stream.is_probed(now_ns);
+        let due_ns = stream.next_ns(now_ns);
+        self.streams.rearm(id, due_ns);
+        if is_over {
             self.streams.remove(id);
             if let Some(socket) = socket {
                 self.streams.fail(host, socket);
                 self.schedule(0, Task::SocketFailed { host, socket });
             }
-            let datagram = Datagram { source: local, destination: remote, payload: Vec::new() };
-            self.send_segment(by, datagram, Header::of(Kind::Reset))?;
-            return other.map_or(Ok(()), |other| self.break_off(other));
         }
-        let mss = self.mss(id);
-        let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
-        let leaving = stream.leaving(now_ns, mss);
-        let due_ns = stream.next_ns(now_ns);
-        self.streams.rearm(id, due_ns);
-        for (header, payload) in leaving {
-            let datagram = Datagram { source: local, destination: remote, payload };
-            self.send_segment(by, datagram, header)?;
+        for packet in leaving {
+            self.send_segment(by, ends, packet, counts)?;
         }
-        Ok(())
+        match other {
+            Some(other) if is_over => self.break_off(other),
+            Some(_) | None => Ok(()),
+        }
     }
 
-    /// The most bytes that a segment has: as many as the client's network carries.
-    fn mss(&self, id: StreamId) -> usize {
-        let Some(Stream { ends: (host, _, remote), client, card, .. }) = self.streams.get(id)
-        else {
-            return MTU;
-        };
-        let at = |access: &usize| self.place.is_of(client - 1, *access, remote.ip());
-        let access = if matches!(*host, GATEWAY | PROXY) {
-            (0..self.place.networks(client - 1)).find(at)
-        } else {
-            let card = self.hosts[*host].cards.get(*card).and_then(Option::as_ref);
-            card.map(|card| card.access)
-        };
-        let mtu = access.map_or(MTU, |access| self.place.access(client - 1, access).mtu);
-        mtu - TCP_HEADER - if remote.is_ipv4() { 20 } else { 40 }
-    }
-
-    /// A segment leaves a host, unless its address is gone, and meets the attacker.
+    /// A segment leaves a host, unless its address is gone, and meets the attacker. Whether it
+    /// `counts` as traffic of the session.
     fn send_segment(
         &mut self,
         (host, card, client): (HostId, usize, HostId),
-        datagram: Datagram,
-        header: Header,
+        (_, from, to): Ends,
+        packet: Vec<u8>,
+        counts: bool,
     ) -> Result<(), Breach> {
-        let (from, to) = (datagram.source, datagram.destination);
         let Some((node, link)) = self.way_out((host, card), from, to) else { return Ok(()) };
-        let kind = header.kind;
-        self.trace.add(&[self.now_ns, host as u64, hash(&datagram.payload)]);
+        self.trace.add(&[self.now_ns, host as u64, hash(&packet)]);
         let origin = self.speaker(host, client, to);
-        let parcel = Parcel { datagram, origin, to, segment: Some(header), is_open: false };
-        let len = emu::Frame::wire_len(&parcel);
-        self.watch
-            .tell(self.now_ns, || format!("{host}: {from} -> {to}, {kind:?}, {len} B of TCP"));
+        let len = packet.len();
+        self.watch.tell(self.now_ns, || format!("{host}: {from} -> {to}, {len} B of TCP"));
+        let datagram = Datagram { source: from, destination: to, payload: Vec::new() };
+        let segment = Some(IpPacket::new(packet));
+        let parcel = Parcel { datagram, origin, to, segment, is_open: false };
         if host == PROXY {
             self.place.net.push(self.now_ns, node, link, parcel);
             return Ok(());
         }
-        // What kernels ask and say of connections that are gone is no session's.
-        if !matches!(kind, Kind::Ask | Kind::Reset) {
+        if counts {
             self.bytes[host] += len as u64;
             self.packets += 1;
         }

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use rove_proto::id::SocketId;
 
 use crate::emu::{SECOND, earliest};
+use crate::tcp::{Config, End, KeepAlive, State};
 use crate::world::host_id::GATEWAY;
 use crate::world::host_id::HostId;
-use crate::world::tcp::{Header, Kind, Tcp};
 
 use super::StreamId;
 use super::proxy::{ASKED, GRANTED, PROXY};
@@ -20,11 +20,16 @@ const TRIAL_NS: u64 = 10 * SECOND;
 const UNSENT_MAX: usize = (64 << 10) + (32 << 10);
 /// The same while a stream opens.
 const EARLY_MAX: usize = 8 * (LENGTH_LEN + DATAGRAM_MAX);
-/// How long the gateway's kernel waits for a word until it asks, how often it asks then, and after
-/// how much silence it gives up: the daemon's, and Linux's.
-pub(in crate::world) const KEEPALIVE_NS: u64 = 600 * SECOND;
-const ASKS_EVERY_NS: u64 = 75 * SECOND;
-const SILENT_MAX_NS: u64 = KEEPALIVE_NS + 9 * ASKS_EVERY_NS;
+/// How the gateway's kernel probes an idle connection: the daemon's time before the first probe,
+/// and Linux's defaults.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { idle_ns: 600 * SECOND, interval_ns: 75 * SECOND, probes: 9 };
+/// How long sent data may stay unacknowledged, and the longest time between two repetitions: the
+/// daemon's.
+const USER_TIMEOUT_NS: u64 = 30 * SECOND;
+const RTO_MAX_NS: u64 = SECOND;
+/// Bytes that wait for a proxy to read them: a receive buffer that Linux has not enlarged.
+const PROXY_BUFFER: u64 = 128 << 10;
 /// After how much silence a proxy ends a connection.
 const PROXY_PATIENCE_NS: u64 = 300 * SECOND;
 /// What a plain stream begins with, the length before a datagram, and the longest datagram.
@@ -56,7 +61,7 @@ pub(in crate::world) struct Stream {
     pub(in crate::world) other: Option<StreamId>,
     /// The node is done with it, and what it sent still leaves.
     pub(in crate::world) closed: bool,
-    pub(in crate::world) tcp: Tcp,
+    pub(in crate::world) tcp: End,
     pub(in crate::world) step: Step,
     /// Frames that wait until it is open.
     early: Vec<u8>,
@@ -66,8 +71,6 @@ pub(in crate::world) struct Stream {
     used: bool,
     trial_ns: u64,
     pub(in crate::world) heard_ns: u64,
-    /// When the kernel asks next whether anybody is there.
-    pub(in crate::world) asks_ns: u64,
     pub(in crate::world) due_ns: Option<u64>,
 }
 
@@ -110,7 +113,7 @@ impl Stream {
     pub(in crate::world) const fn new(
         ends: Ends,
         client: HostId,
-        tcp: Tcp,
+        tcp: End,
         step: Step,
         now_ns: u64,
     ) -> Self {
@@ -129,7 +132,6 @@ impl Stream {
             used: false,
             trial_ns: now_ns + TRIAL_NS,
             heard_ns: now_ns,
-            asks_ns: now_ns + KEEPALIVE_NS,
             due_ns: None,
         }
     }
@@ -145,7 +147,7 @@ impl Stream {
     fn advance(&mut self) -> bool {
         let hello = || flight(&TLS_RECORD, HELLO_LEN);
         let (awaited, answer, next) = match self.step {
-            Step::Connecting(_) if !self.tcp.is_open() => return false,
+            Step::Connecting(_) if !self.is_open() => return false,
             Step::Connecting(Way::Plain) => (0, PREFACE.to_vec(), Step::Open),
             Step::Connecting(Way::Tls) => (0, hello(), Step::Securing),
             Step::Connecting(Way::ByProxy) => (0, ASKED.to_vec(), Step::Asking),
@@ -206,45 +208,63 @@ impl Stream {
         }
     }
 
-    /// The segments that leave now.
-    pub(in crate::world) fn leaving(&mut self, now_ns: u64, mss: usize) -> Vec<(Header, Vec<u8>)> {
-        let mut leaving = self.tcp.leaving(now_ns, mss);
-        if self.is_accepted() && now_ns >= self.asks_ns {
-            self.asks_ns = now_ns + ASKS_EVERY_NS;
-            leaving.push((Header::of(Kind::Ask), Vec::new()));
+    /// The packets that leave now. A stream that is of no use any more ends with a reset.
+    pub(in crate::world) fn leaving(&mut self, now_ns: u64) -> Vec<Vec<u8>> {
+        if self.is_useless(now_ns) {
+            self.tcp.abort(now_ns);
         }
-        leaving
+        self.tcp.leaving(now_ns)
     }
 
-    /// Whether it is of no use any more.
-    pub(in crate::world) fn is_over(&self, now_ns: u64) -> bool {
+    /// Whether both ends know of the connection.
+    pub(in crate::world) fn is_open(&self) -> bool {
+        self.tcp.state() == State::Established
+    }
+
+    /// Whether the kernel asks if the other end is there: it was silent for too long.
+    pub(in crate::world) const fn is_probed(&self, now_ns: u64) -> bool {
+        self.is_accepted() && now_ns >= self.heard_ns + KEEP_ALIVE.idle_ns
+    }
+
+    /// Whether the connection has ended.
+    pub(in crate::world) fn is_over(&self) -> bool {
+        self.tcp.state() == State::Closed
+    }
+
+    fn is_useless(&self, now_ns: u64) -> bool {
         let open = matches!(self.step, Step::Open | Step::Relaying);
         let useful = if self.is_accepted() { self.used } else { open };
-        let patience_ns = match self.ends.0 {
-            PROXY => PROXY_PATIENCE_NS,
-            GATEWAY => SILENT_MAX_NS,
-            _ => u64::MAX, // a client ends what it does not need
-        };
-        let silent = now_ns >= self.heard_ns.saturating_add(patience_ns);
-        let gone = self.closed && (self.tcp.is_drained() || !self.tcp.is_open());
-        let failed = self.step == Step::Broken || self.tcp.is_broken(now_ns);
+        let silent = self.ends.0 == PROXY && now_ns >= self.heard_ns + PROXY_PATIENCE_NS;
+        let gone = self.closed && (self.tcp.unacknowledged() == 0 || !self.is_open());
+        let failed = self.step == Step::Broken;
         gone || failed || silent || (!useful && now_ns >= self.trial_ns)
     }
 
     /// When it has something to do if nothing arrives before.
     pub(in crate::world) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let trial = Some(self.trial_ns).filter(|&at| at > now_ns);
-        let asks = match self.ends.0 {
-            PROXY => Some(self.heard_ns + PROXY_PATIENCE_NS),
-            GATEWAY => Some(self.asks_ns),
-            _ => None,
-        };
-        earliest([self.tcp.due_ns(), trial, asks])
+        let silent = (self.ends.0 == PROXY).then_some(self.heard_ns + PROXY_PATIENCE_NS);
+        earliest([self.tcp.due_ns(), trial, silent])
     }
 
     /// Whether it came to the gateway.
     pub(in crate::world) const fn is_accepted(&self) -> bool {
         self.ends.0 == GATEWAY
+    }
+}
+
+/// How the kernel of `ends` sets up a connection: as the daemon's options say
+/// (`crates/os/src/stream/socket.rs`). A router has clamped the MSS to a path of `mtu` bytes.
+pub(in crate::world) fn config((host, local, remote): Ends, mtu: usize, seed: u64) -> Config {
+    let config = Config::new(local, remote, seed);
+    Config {
+        mtu: mtu as u16,
+        no_delay: true,
+        user_timeout_ns: Some(USER_TIMEOUT_NS),
+        rto_max_ns: RTO_MAX_NS,
+        keep_alive: (host == GATEWAY).then_some(KEEP_ALIVE),
+        receive_buffer: if host == PROXY { PROXY_BUFFER } else { config.receive_buffer },
+        ..config
     }
 }
 
