@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rove_api::Problem;
-use rove_os::plan::{Applier, Deviation, Obstacle, Outcome, Part, Scope};
+use rove_os::plan::{Applier, Deviation, Obstacle, Outcome, Part, Plan, Scope};
+use rove_os::tun::Tun;
 use rove_os::watch::{Area, Change, Watch};
 
 use crate::message::Message;
@@ -148,10 +149,10 @@ impl Lines {
     }
 }
 
-/// The action that the owner of the interface must take.
+/// The interface of the tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Device {
-    /// None: it is there.
+enum Device {
+    /// It is there.
     Kept,
     /// It was deleted and must be opened again.
     Lost,
@@ -227,8 +228,27 @@ impl Host {
         true
     }
 
-    /// Restores items that other programs removed.
-    pub fn keep(&mut self, applier: &mut Applier, scope: Scope) -> Device {
+    /// Restores items that other programs removed. If the tunnel's interface was deleted, opens it
+    /// again as `plan` says, and returns it for the data thread.
+    pub fn keep(&mut self, applier: &mut Applier, scope: Scope, plan: &Plan) -> Option<Tun> {
+        if self.restore(applier, scope) == Device::Kept {
+            return None;
+        }
+        match applier.open_device(plan) {
+            Ok(tun) => {
+                tracing::warn!("the tunnel's interface was deleted; it is made again");
+                applier.device_is_new(&plan.device);
+                self.restore(applier, Scope::All);
+                Some(tun)
+            }
+            Err(error) => {
+                tracing::error!("the tunnel's interface is gone: {error}");
+                None
+            }
+        }
+    }
+
+    fn restore(&mut self, applier: &mut Applier, scope: Scope) -> Device {
         let now = Instant::now();
         let found = match applier.reconcile(now, scope) {
             Ok(found) => found,

@@ -23,6 +23,7 @@ use crate::config::{LinkRules, LinkSeen, LinkTerms, LinkUse};
 use crate::message::Message;
 use crate::radio::Radios;
 use crate::ranking::{Ranked, Ranking, Standing};
+use crate::search::Unused;
 use crate::tariffs::Tariffs;
 
 /// The links and their order.
@@ -217,9 +218,24 @@ impl LinkOrder {
         used.collect()
     }
 
-    /// Whether the cap of a link is reached.
-    pub(super) fn is_capped(&self, ranked: &Ranked) -> bool {
-        self.caps.is_reached(&ranked.link.name, ranked.terms.cap)
+    /// The links that are not to be used, each with the reason.
+    pub(super) fn why_unused(&self) -> Vec<Unused> {
+        let unused = self.unused.iter().map(|Ranked { link, terms, .. }| {
+            let is_reached = self.caps.is_reached(&link.name, terms.cap);
+            let is_capped = terms.usage != LinkUse::Never && is_reached;
+            Unused { name: link.name.clone(), is_capped }
+        });
+        unused.collect()
+    }
+
+    /// A line for a link that was set, if none of that name is there.
+    pub(super) fn unknown(&self, name: &str) -> Option<String> {
+        let here = self.all.iter().filter(|link| link.name == name || link.usable());
+        let here: Vec<&str> = here.map(|link| link.name.as_str()).collect();
+        (!here.contains(&name)).then(|| {
+            let here = here.join(", ");
+            format!("no link here is called {name}: it counts when one is (here are {here})")
+        })
     }
 
     /// Writes the counts, at the end.

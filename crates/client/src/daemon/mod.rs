@@ -16,6 +16,7 @@ mod order;
 mod portal;
 mod rehearsal;
 mod requests;
+mod troubles;
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -31,14 +32,14 @@ use rove_host::invite::Invite;
 use rove_host::message::MESSAGES_MAX;
 use rove_host::owed::Owed;
 use rove_host::problems::Finding;
-use rove_host::reconcile::{Device, Host};
+use rove_host::reconcile::Host;
 use rove_host::resolve::Resolver;
 use rove_host::signals::Signal;
 use rove_host::start::{take_over, watch_all};
 use rove_host::values::{Endpoint, Networks};
 use rove_host::{confine, inner};
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, MARK, Places, Plan, Scope};
+use rove_os::plan::{Applier, MARK, Places, Plan};
 use rove_os::tun::{Tun, TunOptions};
 use rove_os::watch::Area;
 use rove_proto::crypto::Token;
@@ -59,6 +60,7 @@ use gateway_addresses::GatewayAddresses;
 use link_order::LinkOrder;
 use lookups::Lookups;
 use rehearsal::Rehearsal;
+use troubles::Trouble;
 
 /// What a client is to do, and whom it tells.
 pub struct Wishes<'a> {
@@ -186,9 +188,6 @@ struct Client<'a> {
     /// Who waits to hear that everything is taken down.
     leaving: Option<SyncSender<Reply<Answer>>>,
 }
-
-/// The part of the node, and a line for people.
-type Trouble = (&'static str, String);
 
 /// What is remembered of problems.
 #[derive(Default)]
@@ -427,31 +426,11 @@ impl Client<'_> {
         }
     }
 
-    /// Faults beside a working tunnel, one line each with the part of the node: names, hosts of
-    /// other networks, the packet filter.
+    /// Faults beside a working tunnel.
     fn find_troubles(&self) -> Vec<Trouble> {
-        let Some(lease) = &self.lease else { return Vec::new() };
-        let (config, outside) = (&self.config, self.applier.outside_servers());
-        let names = lease::no_names(config, lease, &outside, self.applier.dns_refused());
-        let unreached = self.find_unreached();
-        let has_guard = self.applier.has_guard();
-        let unguarded = self.applier.unguarded().map(|why| lease::unguarded(why, has_guard));
-        let ipv6_off = self.applier.ipv6_off();
-        let ipv6_off = ipv6_off.map(|why| format!("no IPv6 in the tunnel: {why}"));
-        let unanswered = self.applier.unanswered().map(lease::unanswered);
-        let of = |part| move |line| (part, line);
-        let found = names.into_iter().map(of("dns"));
-        let found = found.chain(unreached.into_iter().map(of("routing")));
-        let found = found.chain(unguarded.map(of("filter"))).chain(ipv6_off.map(of("interface")));
-        found.chain(unanswered.map(of("filter"))).collect()
-    }
-
-    /// Hosts that were reached before the tunnel, one line for each network.
-    fn find_unreached(&self) -> Vec<String> {
-        let Some(lease) = &self.lease else { return Vec::new() };
-        let mut found = hidden::told(&self.config, lease, &self.reachable, self.links.all());
-        found.extend(hidden::displaced(self.applier.displaced()));
-        found
+        let Self { config, lease, reachable, applier, links, .. } = self;
+        let found = lease.as_ref().map(|it| troubles::find(config, it, reachable, applier, links));
+        found.unwrap_or_default()
     }
 
     /// Logs new faults.
@@ -464,30 +443,6 @@ impl Client<'_> {
             tracing::warn!("{}", new.1);
         }
         self.troubles = found;
-    }
-
-    /// Name servers that this process cannot change or restore, for people.
-    fn stuck_resolver(&self) -> Option<Finding> {
-        let fault = self.applier.dns_fault()?;
-        if let rove_os::error::Error::ResolverStopped { process } = fault {
-            return Some(Finding {
-                part: "dns",
-                what: format!("the process rove-resolver (process {process}) is stopped"),
-                cause: "a person or a program stopped it, so Rove cannot repair or restore name \
-                        servers"
-                    .to_owned(),
-                cure: format!("let it go on with `kill -CONT {process}`"),
-            });
-        }
-        Some(Finding {
-            part: "dns",
-            what: "the process rove-resolver has ended".to_owned(),
-            cause: "it was killed, by a person or for want of memory; Rove gave up the rights to \
-                    start it again, so it cannot repair or restore name servers"
-                .to_owned(),
-            cure: "as root run `rove down`, which restores the name servers, then `rove up`"
-                .to_owned(),
-        })
     }
 
     /// Why nothing carries at the deadline.
@@ -593,32 +548,20 @@ impl Client<'_> {
         Plan { subflows, ..plan }
     }
 
-    /// Restores items that other programs removed, including a deleted interface.
-    fn keep_host(&mut self, scope: Scope) {
-        if self.host.keep(&mut self.applier, scope) == Device::Lost {
-            match self.applier.open_device(&self.plan()) {
-                Ok(tun) => {
-                    tracing::warn!("the tunnel's interface was deleted; it is made again");
-                    self.data.order(Order::Device(tun));
-                    self.applier.device_is_new(self.config.interface.as_str());
-                    self.host.keep(&mut self.applier, Scope::All);
-                }
-                Err(error) => tracing::error!("the tunnel's interface is gone: {error}"),
-            }
-        }
-    }
-
     /// Checks the host, and applies a new plan, when that is due.
     fn keep_host_when_due(&mut self) {
         let Some(owed) = self.host.take_due(Instant::now()) else { return };
-        self.keep_host(owed.scope);
-        let stuck = self.stuck_resolver().filter(|_| !self.noted.is_stuck_told);
+        let plan = self.plan();
+        if let Some(tun) = self.host.keep(&mut self.applier, owed.scope, &plan) {
+            self.data.order(Order::Device(tun));
+        }
+        let stuck = troubles::stuck_resolver(&self.applier).filter(|_| !self.noted.is_stuck_told);
         if let Some(Finding { what, cause, cure, .. }) = stuck {
             self.noted.is_stuck_told = true;
             tracing::error!("{what}: {cause}. Cure: {cure}");
         }
         // Another program's tunnel may have other networks now, or this host has guests.
-        let is_elsewhere = || self.applier.is_elsewhere(&self.plan()).unwrap_or(false);
+        let is_elsewhere = || self.applier.is_elsewhere(&plan).unwrap_or(false);
         if (owed.replan || (self.lease.is_some() && is_elsewhere()))
             && let Err(error) = self.apply()
         {

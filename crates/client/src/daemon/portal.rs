@@ -90,35 +90,36 @@ impl Client<'_> {
         told.collect()
     }
 
-    /// A portal as a problem: what a person can do about it.
-    pub(super) fn held_by_portal(&self, portal: &status::Portal) -> Finding {
-        let page = &portal.page;
-        let cure = if self.keeps_browsers_in() {
-            let lifted = if self.applier.kill_switch_stands() {
-                ", which also lifts the kill switch"
-            } else {
-                ""
-            };
-            format!(
-                "run `rove down`{lifted}: from then on this host is on the network without a \
-                 tunnel. Sign in at {page} with a browser, then run `rove up`. Or use another \
-                 network: the session goes on there, and open connections with it"
-            )
-        } else {
-            format!("sign in at {page} with a browser; then the session goes on by itself")
-        };
-        Finding {
-            part: "other",
-            what: format!("the network of {} lets nothing through before a sign-in", portal.link),
-            cause: "it has a captive portal".to_owned(),
-            cure,
-        }
-    }
-
     /// Whether this client itself keeps a browser from the page of a portal.
     pub(super) fn keeps_browsers_in(&self) -> bool {
         let everything = self.lease.is_some() && self.config.route.is_empty();
         everything || self.applier.kill_switch_stands()
+    }
+}
+
+/// A portal as a problem: what a person can do about it. `keeps_browsers_in` is whether this client
+/// itself keeps a browser from its page, `kill_switch` whether the kill switch stands.
+pub(super) fn finding(
+    portal: &status::Portal,
+    keeps_browsers_in: bool,
+    kill_switch: bool,
+) -> Finding {
+    let page = &portal.page;
+    let cure = if keeps_browsers_in {
+        let lifted = if kill_switch { ", which also lifts the kill switch" } else { "" };
+        format!(
+            "run `rove down`{lifted}: from then on this host is on the network without a tunnel. \
+             Sign in at {page} with a browser, then run `rove up`. Or use another network: the \
+             session goes on there, and open connections with it"
+        )
+    } else {
+        format!("sign in at {page} with a browser; then the session goes on by itself")
+    };
+    Finding {
+        part: "other",
+        what: format!("the network of {} lets nothing through before a sign-in", portal.link),
+        cause: "it has a captive portal".to_owned(),
+        cure,
     }
 }
 

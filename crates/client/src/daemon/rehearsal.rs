@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rove_api::{self as api, RehearsalBegun};
 use rove_host::data::{Carried, Handle};
 use rove_host::flows;
@@ -132,8 +132,13 @@ impl Client<'_> {
                 names => bail!("no link {unplug} is in use: there are {}", names.join(", ")),
             }
         };
-        if !is_forced && !self.carries_without(&link.link)? {
-            bail!(
+        if !is_forced {
+            let snapshot = self.data.status(Some(vec![self.gateway]));
+            let snapshot = snapshot.context("the data thread does not answer: see the log")?;
+            let session = snapshot.peers.first().context("the session is gone: see the log")?;
+            let ranked = self.links.ranked();
+            ensure!(
+                carry_without(&link.link, ranked, session, &snapshot.streams),
                 "{unplug} is the only working link, so the test would stop all traffic of the \
                  tunnel: add --force to do it anyway"
             );
@@ -143,14 +148,6 @@ impl Client<'_> {
         self.rehearsal = Some(rehearsal);
         tracing::info!("{}", Stage::Before.told(unplug));
         Ok(RehearsalBegun { lasts_ms: milliseconds(lasts) })
-    }
-
-    /// Whether something is known to carry by another link.
-    fn carries_without(&self, unplug: &Link) -> Result<bool> {
-        let snapshot = self.data.status(Some(vec![self.gateway]));
-        let snapshot = snapshot.context("the data thread does not answer: see the log")?;
-        let session = snapshot.peers.first().context("the session is gone: see the log")?;
-        Ok(carry_without(unplug, self.links.ranked(), session, &snapshot.streams))
     }
 
     /// How far the rehearsal is, and what it found when it is over.

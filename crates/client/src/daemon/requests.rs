@@ -1,7 +1,6 @@
 //! What a client answers on its control socket.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
 use rove_api::{Answer, Changed, ClientStatus, Done, Flows, Node, RunningClient};
@@ -11,16 +10,15 @@ use rove_host::inner;
 use rove_host::problems::Finding;
 use rove_host::values::spelt;
 use rove_host::{encoding, offload, resolve, shared_key};
-use rove_os::plan::{Beside, Part};
+use rove_os::plan::{Applier, Beside, Part};
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, PathStatus};
 
 use super::rehearsal::Rehearsal;
-use super::{Client, Next};
-use crate::config::{Config, LinkScheduler, LinkSetting, LinkUse, PathsConfig, Subflows};
-use crate::ranking::Ranked;
+use super::{Client, Next, portal, troubles};
+use crate::config::{Config, LinkScheduler, LinkSetting, PathsConfig, Subflows};
 use crate::refusal::refusal;
-use crate::search::{self, Search, Unused};
+use crate::search::{self, Search};
 use crate::session_problems;
 use crate::status::{self, Surroundings};
 
@@ -83,7 +81,7 @@ impl Client<'_> {
             Request::SetLink { name, setting } => {
                 self.config.links.set(&name, LinkSetting::of_request(setting)?)?;
                 self.take_rules();
-                Ok(Changed { warning: self.unknown_link(&name) }.into())
+                Ok(Changed { warning: self.links.unknown(&name) }.into())
             }
             Request::Down
             | Request::Peers
@@ -124,13 +122,12 @@ impl Client<'_> {
             },
         )?;
         let address = flows::address(meant).filter(|_| told.flows.is_empty());
-        Ok(Flows { blocked: address.and_then(|address| self.blocks(address)), ..told })
-    }
-
-    /// Whether packets to `address` are blocked on the link where they would leave.
-    fn blocks(&self, address: IpAddr) -> Option<bool> {
-        let link = rove_os::plan::link_to(address).ok()??;
-        Some(self.applier.blocks(address, &link))
+        // Packets may be blocked on the link where they would leave.
+        let blocked = address.and_then(|address| {
+            let link = rove_os::plan::link_to(address).ok()??;
+            Some(self.applier.blocks(address, &link))
+        });
+        Ok(Flows { blocked, ..told })
     }
 
     fn tell(&mut self, request: &Request) -> Result<Answer> {
@@ -142,14 +139,16 @@ impl Client<'_> {
         let plan = self.lease.is_some().then(|| self.plan());
         let is_set = self.applier.dns_refused().is_none();
         let dns = plan.and_then(|plan| plan.dns).filter(|_| is_set).unwrap_or_default();
-        let kill_switch = self.applier.kill_switch_stands();
+        let (kill_switch, keeps_in) = (self.applier.kill_switch_stands(), self.keeps_browsers_in());
         let look = (*request == Request::Status).then(|| {
             let troubles = self.find_troubles();
             let troubles = troubles.iter().map(|(part, line)| Finding::of_line(part, line));
-            let held = self.portals_told().into_iter().map(|p| self.held_by_portal(&p));
+            let held = self.portals_told().into_iter();
+            let held = held.map(|one| portal::finding(&one, keeps_in, kill_switch));
             // A portal on one link is no problem while another link carries.
             let held = held.filter(|_| !status::is_carrying(session, snapshot.now));
-            let also = troubles.chain(held).chain(self.stuck_resolver()).collect();
+            let also =
+                troubles.chain(held).chain(troubles::stuck_resolver(&self.applier)).collect();
             self.host.look(&mut self.applier, self.config.interface.as_str(), also)
         });
         let refused = session.refused.map(refusal);
@@ -158,7 +157,7 @@ impl Client<'_> {
         let portals = self.portals_told();
         let around = Surroundings {
             portals: &portals,
-            keeps_browsers_in: self.keeps_browsers_in(),
+            keeps_browsers_in: keeps_in,
             kill_switch,
             paths: self.config.paths,
             dns: &dns,
@@ -200,7 +199,7 @@ impl Client<'_> {
         told.rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::doing);
         let drops = snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         let inner_gateway = session.lease.as_ref().map(|lease| lease.gateway.clone());
-        let (mtu, beside) = (inner::TUN_MTU, self.beside());
+        let (mtu, beside) = (inner::TUN_MTU, beside(&self.applier));
         tell_split(&self.config, &mut told);
         told.running = Some(RunningClient { inner_gateway, mtu, drops, problems, beside });
         Ok(told.into())
@@ -218,56 +217,20 @@ impl Client<'_> {
             resolving: name.filter(|_| self.resolver.is_asking()),
             announced: self.gateway_at.membership.announced(),
             down: search::down(self.links.all(), self.config.interface.as_str(), DOWN_MAX),
-            unused: self.links.unused().iter().map(|ranked| self.unused(ranked)).collect(),
+            unused: self.links.why_unused(),
             no_route,
         }
-    }
-
-    fn unused(&self, ranked: &Ranked) -> Unused {
-        let (name, terms) = (ranked.link.name.clone(), &ranked.terms);
-        let is_capped = terms.usage != LinkUse::Never && self.links.is_capped(ranked);
-        Unused { name, is_capped }
-    }
-
-    /// The connections beside the tunnel, if this host's sockets can be listed.
-    fn beside(&self) -> Option<rove_api::Beside> {
-        let Beside { incoming, kept } = self.applier.beside().ok()?;
-        Some(rove_api::Beside { incoming, kept })
     }
 
     /// Makes this of the links until the client ends, or reads its configuration again.
     fn set_paths(&mut self, paths: PathsConfig) {
         self.config.paths = paths;
-        self.warn_of_idle();
+        warn_of_idle(&self.config);
         self.data.command(Command::SetScheduler(paths.scheduler.0));
         self.data.command(Command::SetRecovery(paths.core_recovery()));
         self.data.command(Command::SetSpread(paths.spread()));
         self.data.command(Command::SetMode(paths.core_mode()));
         self.apply_subflows();
-    }
-
-    /// What to say of a link that was set, where none of that name is there.
-    fn unknown_link(&self, name: &str) -> Option<String> {
-        let usable: Vec<&str> = self
-            .links
-            .all()
-            .iter()
-            .filter(|link| link.name == name || link.usable())
-            .map(|link| link.name.as_str())
-            .collect();
-        (!usable.contains(&name)).then(|| {
-            format!(
-                "no link here is called {name}: it counts when one is (here are {})",
-                usable.join(", ")
-            )
-        })
-    }
-
-    /// Tells in the log what is configured and does nothing.
-    fn warn_of_idle(&self) {
-        for warning in self.config.idle() {
-            tracing::warn!("{warning}");
-        }
     }
 
     /// The links are chosen by other rules from now on.
@@ -311,7 +274,7 @@ impl Client<'_> {
         if self.config.paths != old.paths {
             self.set_paths(self.config.paths);
         } else if self.config.qos != old.qos {
-            self.warn_of_idle();
+            warn_of_idle(&self.config);
         }
         if self.config.links != old.links {
             self.take_rules();
@@ -325,6 +288,19 @@ impl Client<'_> {
             self.find_proxy();
         }
         Ok(())
+    }
+}
+
+/// The connections beside the tunnel, if this host's sockets can be listed.
+fn beside(applier: &Applier) -> Option<rove_api::Beside> {
+    let Beside { incoming, kept } = applier.beside().ok()?;
+    Some(rove_api::Beside { incoming, kept })
+}
+
+/// Logs what is configured and does nothing.
+fn warn_of_idle(config: &Config) {
+    for warning in config.idle() {
+        tracing::warn!("{warning}");
     }
 }
 

@@ -33,7 +33,7 @@ use rove_host::home::{Home, Role};
 use rove_host::invite::TokenHash;
 use rove_host::message::{self, MESSAGES_MAX};
 use rove_host::owed::Owed;
-use rove_host::reconcile::{Device, Host};
+use rove_host::reconcile::Host;
 use rove_host::resolve::Resolver;
 use rove_host::signals::Signal;
 use rove_host::start::{take_over, watch_all};
@@ -435,8 +435,10 @@ impl Daemon {
     fn keep_host_when_due(&mut self) {
         let Some(owed) = self.host.take_due(Instant::now()) else { return };
         let replan = self.firewall_is_outdated(owed.scope) || owed.replan;
-        if !replan || self.replan() == Replanned::Same {
-            self.keep_host(owed.scope);
+        if (!replan || self.replan() == Replanned::Same)
+            && let Some(tun) = self.host.keep(&mut self.applier, owed.scope, &self.plan)
+        {
+            self.data.order(Order::Device(tun));
         }
     }
 
@@ -448,22 +450,6 @@ impl Daemon {
             self.others_track = conntrack::is_used_by_others();
         }
         firewall.share != Some(plan::share()) || firewall.untracked == self.others_track
-    }
-
-    /// Restores items that other programs removed, including a deleted interface.
-    fn keep_host(&mut self, scope: Scope) {
-        if self.host.keep(&mut self.applier, scope) == Device::Kept {
-            return;
-        }
-        match self.applier.open_device(&self.plan) {
-            Ok(tun) => {
-                tracing::warn!("the tunnel's interface was deleted; it is made again");
-                self.data.order(Order::Device(tun));
-                self.applier.device_is_new(self.gateway.config.interface.as_str());
-                self.host.keep(&mut self.applier, Scope::All);
-            }
-            Err(error) => tracing::error!("the tunnel's interface is gone: {error}"),
-        }
     }
 
     /// Makes the host what it should be by now; what resists is told in the log, and tried again
