@@ -454,6 +454,17 @@ impl Host {
         self.sockets.insert(socket, (link.0 as usize - 1, SocketAddr::new(local, port)));
     }
 
+    /// The access network that a card is in.
+    pub(super) fn access_of(&self, card: usize) -> Option<usize> {
+        self.cards[card].as_ref().map(|card| card.access)
+    }
+
+    /// The access network that a link leads to.
+    pub(super) fn access_by(&self, link: emu::LinkId) -> Option<usize> {
+        let mut cards = self.cards.iter().flatten();
+        cards.find(|card| card.link == link).map(|card| card.access)
+    }
+
     /// Where a packet leaves: by which card, from which address. `None` when the kernel would
     /// refuse: the card or the address is gone.
     pub(super) fn source(

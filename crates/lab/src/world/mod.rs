@@ -36,6 +36,7 @@ mod owed;
 mod parcel;
 mod place;
 mod road;
+mod standby;
 mod store;
 mod streams;
 mod talk;
@@ -68,7 +69,7 @@ use laws::Breach;
 use watch::Watch;
 
 /// How soon packets get through after trouble has ended, in seconds, besides 2 % of the outage.
-pub const BACK_WITHIN: u64 = engine::BACK_WITHIN_NS / crate::emu::SECOND;
+pub const BACK_WITHIN: u64 = engine::rest::BACK_WITHIN_NS / crate::emu::SECOND;
 
 /// The operations of one run when nothing else is said.
 pub const STEPS: usize = 120;

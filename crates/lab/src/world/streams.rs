@@ -21,12 +21,15 @@ use rove_proto::id::SocketId;
 
 use super::host_id::GATEWAY;
 use super::host_id::HostId;
+use proxy::GRANTED;
 pub(super) use proxy::{LISTENS, PROXY};
 
-use end::{Ends, Stream};
+use end::{Ends, Step, Stream};
 
 /// The port that networks leave open when they leave nothing else open.
 pub(super) const HTTPS: u16 = 443;
+/// Bytes that the proxy holds for a connection before it reads no more of the other one.
+const HELD_MAX: usize = 64 << 10;
 /// The first port of the proxy's own connections.
 const PROXY_PORT: u16 = 10_000;
 
@@ -200,6 +203,32 @@ impl Streams {
         let &(_, id) = self.due.first().filter(|due| due.0 <= now_ns)?;
         self.rearm(id, None);
         Some(id)
+    }
+
+    /// What a client's socket is, if it is a stream: whether TLS is in it.
+    pub(super) fn has_tls(&self, host: HostId, socket: SocketId) -> Option<bool> {
+        let id = self.of_socket(host, socket)?;
+        self.get(id).map(|stream| stream.tls)
+    }
+
+    /// The proxy has reached where a client asked it to, and says so by the client's connection.
+    pub(super) fn tell_granted(&mut self, id: StreamId) {
+        if let Some(stream) = self.get_mut(id)
+            && stream.step == Step::Reaching
+        {
+            stream.step = Step::Relaying;
+            stream.tcp.write(GRANTED);
+        }
+    }
+
+    /// What has come by one connection goes on by the other, as far as there is room.
+    pub(super) fn pass_on(&mut self, from: StreamId, to: StreamId) {
+        let room = self.get(to).map_or(0, |to| HELD_MAX.saturating_sub(to.tcp.unsent()));
+        let from = self.get_mut(from);
+        let Some(bytes) = from.map(|from| from.tcp.read(room)) else { return };
+        if let Some(to) = self.get_mut(to) {
+            to.tcp.write(&bytes);
+        }
     }
 
     /// The streams of a host.

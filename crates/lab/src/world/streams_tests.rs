@@ -4,6 +4,7 @@ use super::*;
 use crate::emu::{Carrier, Filter, MS, SECOND};
 use crate::world::crowd::Crowd;
 use crate::world::engine::World;
+use crate::world::engine::rest::Rest;
 use crate::world::host::{Holding, PORT};
 use crate::world::inner::Body;
 use crate::world::op::{Quality, Way};
@@ -110,7 +111,7 @@ fn what_has_no_room_is_lost_and_a_lossy_link_delays_everything_behind() {
     let mut world = behind(Filter::NoUdp);
     let slow = Quality { rate_kbps: 1_000, ..Quality::CLEAN };
     world.place.set_quality(world.now_ns, 0, 1, slow);
-    let from = world.mark();
+    let from = Rest::of(&mut world).mark();
     let burst = 400; // half a megabyte
     for _ in 0..burst {
         world.send_now(0, Way::Down, Body::Data(1_400)).unwrap();
@@ -121,8 +122,8 @@ fn what_has_no_room_is_lost_and_a_lossy_link_delays_everything_behind() {
 
     let lossy = Quality { loss: 50, ..Quality::CLEAN };
     world.place.set_quality(world.now_ns, 0, 1, lossy);
-    let from = world.mark();
-    world.flow(0, 10 * SECOND).unwrap();
+    let from = Rest::of(&mut world).mark();
+    Rest::of(&mut world).flow(0, 10 * SECOND).unwrap();
     world.advance(5 * SECOND).unwrap();
     let last = world.delivery.totals().0;
     let lost = (from..=last).filter(|&id| !world.delivery.has_arrived(id)).count();
@@ -138,5 +139,5 @@ fn a_black_hole_breaks_a_stream_in_the_end() {
     world.advance(1_400 * SECOND).unwrap();
     assert!(world.streams.count(GATEWAY) == 0, "{before} before it asked");
     world.place.set_carrier(world.now_ns, 0, 1, Carrier::Up);
-    world.always_back().unwrap();
+    Rest::of(&mut world).always_back().unwrap();
 }

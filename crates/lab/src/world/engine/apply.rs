@@ -10,6 +10,7 @@ use rove_proto::wire::control::{Lease, Prefix};
 use rove_proto::wire::restart::RESTART_NOTICE_LEN;
 
 use super::World;
+use super::rest::Rest;
 use crate::emu::{MS, Rng, SECOND};
 use crate::world::agenda::Task;
 use crate::world::attacker::Attacker;
@@ -90,7 +91,7 @@ impl World {
                 let (client, body) = (self.client(client), Body::Forbidden(what));
                 self.schedule(0, Task::Send { client, way: Way::Up, body });
             }
-            Op::Settle { quiet } => return self.settle(quiet),
+            Op::Settle { quiet } => return Rest::of(self).settle(quiet),
         }
         self.advance(0)
     }
@@ -293,6 +294,19 @@ impl World {
         let links = self.hosts[client + 1].links(usable);
         self.ask_by_new_links(client);
         self.command(client + 1, Command::SetLinks(links))
+    }
+
+    /// From now on the link of `card` comes first.
+    pub(in crate::world) fn rank(&mut self, client: usize, card: usize) -> Result<(), Breach> {
+        self.hosts[client + 1].first_card = card;
+        self.tell_links(client)
+    }
+
+    /// A client's node is told what is preferred, and what is wanted early.
+    pub(in crate::world) fn tell_wishes(&mut self, host: HostId) -> Result<(), Breach> {
+        let (priorities, early) = (self.hosts[host].priorities(), self.hosts[host].early());
+        self.command(host, Command::SetPriorities(priorities))?;
+        self.command(host, Command::SetEarly(early))
     }
 
     /// The same with one of its cards behind the others, for when none of those carries: its routes

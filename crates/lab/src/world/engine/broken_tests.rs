@@ -9,6 +9,7 @@ use rove_proto::role::Access;
 use rove_proto::wire::Kind;
 use rove_proto::wire::inner::TCP;
 
+use super::rest::Rest;
 use super::*;
 use crate::emu::{Carrier, Datagram, SECOND};
 use crate::ground::Pace;
@@ -232,19 +233,19 @@ fn never_at_rest() -> Result<(), Breach> {
 fn a_gateway_that_stays_away() -> Result<(), Breach> {
     let mut world = world();
     world.hosts[GATEWAY].stop();
-    world.always_back()
+    Rest::of(&mut world).always_back()
 }
 
 fn half_is_lost() -> Result<(), Breach> {
     let mut world = world();
     world.place.set_quality(world.now_ns, 0, 0, Quality { loss: 500, ..Quality::CLEAN });
-    world.nothing_is_lost()
+    Rest::of(&mut world).nothing_is_lost()
 }
 
 fn lost_during_a_race() -> Result<(), Breach> {
     let mut world = world();
     world.place.set_quality(world.now_ns, 0, 0, Quality { loss: 500, ..Quality::CLEAN });
-    world.nothing_is_lost_to_a_race(0)
+    Rest::of(&mut world).nothing_is_lost_to_a_race(0)
 }
 
 /// Nobody can tell a relay from a path: the core takes it, and the law says so.
@@ -312,7 +313,7 @@ fn a_packet_while_idle() -> Result<(), Breach> {
     let mut world = open_world();
     let body = Body::Data(100);
     world.schedule(600 * SECOND, Task::Send { client: 0, way: Way::Up, body });
-    world.silence()
+    Rest::of(&mut world).silence()
 }
 
 fn too_much_for_a_nat() -> Result<(), Breach> {
@@ -321,14 +322,14 @@ fn too_much_for_a_nat() -> Result<(), Breach> {
         let body = Body::Data(1_400);
         world.schedule((600 + number) * SECOND, Task::Send { client: 0, way: Way::Up, body });
     }
-    world.silence()
+    Rest::of(&mut world).silence()
 }
 
 fn a_nat_that_forgot() -> Result<(), Breach> {
     let mut world = world();
     // What keeps the mapping goes nowhere; nothing is owed, so the client cannot know.
     world.place.set_carrier(world.now_ns, 0, 0, Carrier::BlackHole);
-    world.silence()
+    Rest::of(&mut world).silence()
 }
 
 fn a_packet_after_revocation() -> Result<(), Breach> {
@@ -394,17 +395,17 @@ fn the_other_link_in_use() -> Result<(), Breach> {
     world.plug(0, 1, Some(1))?;
     world.rank(0, 1)?;
     world.advance(10 * SECOND)?;
-    world.goes_by(0, 0, "a lie")
+    Rest::of(&mut world).goes_by(0, 0, "a lie")
 }
 
 /// Packets that are lost while the law thinks that a departure was announced.
 fn packets_lost_at_a_departure() -> Result<(), Breach> {
     let mut world = world();
     world.place.set_carrier(world.now_ns, 0, 0, Carrier::BlackHole);
-    let from = world.mark();
-    world.flow(0, SECOND)?;
+    let from = Rest::of(&mut world).mark();
+    Rest::of(&mut world).flow(0, SECOND)?;
     world.plug(0, 0, None)?;
-    world.all_came(from, 0, "over a departure that was not announced")
+    Rest::of(&mut world).all_came(from, 0, "over a departure that was not announced")
 }
 
 /// Somebody was promised something, and the way is gone.
@@ -426,7 +427,7 @@ fn what_is_owed_is_forgotten() -> Result<(), Breach> {
     let mut world = owing_world();
     world.hosts[1].stop();
     world.owed.burn();
-    world.settle(false)
+    Rest::of(&mut world).settle(false)
 }
 
 fn a_line_that_stays() -> Result<(), Breach> {
@@ -434,7 +435,7 @@ fn a_line_that_stays() -> Result<(), Breach> {
     let end = |last| (std::net::IpAddr::from([10, 0, 0, last]), 1);
     let tuple = Tuple { local: end(1), remote: end(2), protocol: TCP };
     world.owed.forge(1, world.gateway.key, tuple);
-    world.settle(false)
+    Rest::of(&mut world).settle(false)
 }
 
 fn a_byte_that_was_never_said() -> Result<(), Breach> {

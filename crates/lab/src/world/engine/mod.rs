@@ -7,19 +7,18 @@
 //! The parts beside this folder own their state and do not know the world. The files in it are what
 //! the world does with them: `apply` (an operation), `agenda` (what is due), `wire` (datagrams),
 //! `streams` and `proxy`, `connections`, `talks` and `exchange` (what runs behind the tunnel),
-//! `directory` and `owed` (what shells keep), and what must be true once trouble is over: `settle`,
-//! with `order` and `links`.
+//! `directory` and `owed` (what shells keep). What must be true once trouble is over is in `rest`,
+//! which drives a world and is no part of it.
 
 mod agenda;
 mod apply;
 mod connections;
 mod directory;
 mod exchange;
-mod links;
-mod order;
 mod owed;
+mod portrait;
 mod proxy;
-mod settle;
+pub(super) mod rest;
 mod streams;
 mod talks;
 mod wire;
@@ -53,13 +52,12 @@ use crate::world::offload::Offload;
 use crate::world::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use crate::world::owed::Owed;
 use crate::world::place::Place;
+use crate::world::standby::Standby;
 use crate::world::store::ClientStore;
 use crate::world::streams::Streams;
 use crate::world::traffic::{Arrival, Passed};
 use crate::world::wakes::Wakes;
 use crate::world::watch::Watch;
-use links::Standby;
-pub(super) use settle::BACK_WITHIN_NS;
 
 /// Events in one stretch of time, after which the world counts as never resting.
 const EVENTS_MAX: u32 = 400_000;

@@ -12,11 +12,8 @@ use crate::world::laws::Breach;
 use crate::world::parcel::Origin;
 use crate::world::place::MTU;
 use crate::world::streams::end::{Ends, Step, Stream, config};
-use crate::world::streams::proxy::{ASKED, GRANTED, LISTENS, PROXY};
+use crate::world::streams::proxy::{ASKED, LISTENS, PROXY};
 use crate::world::streams::{HTTPS, StreamId};
-
-/// Bytes that it holds for a connection before it reads no more of the other one.
-const HELD_MAX: usize = 64 << 10;
 
 impl World {
     /// A segment came to the proxy by the connection `id`.
@@ -34,10 +31,10 @@ impl World {
             }
             (Step::Relaying, Some(other)) => {
                 if stream.is_open() {
-                    self.tell_granted(other);
+                    self.streams.tell_granted(other);
                 }
-                self.pass_on(id, other);
-                self.pass_on(other, id);
+                self.streams.pass_on(id, other);
+                self.streams.pass_on(other, id);
                 self.pump(other)
             }
             _ => Ok(()),
@@ -59,25 +56,6 @@ impl World {
             stream.other = Some(other);
         }
         self.pump(other)
-    }
-
-    fn tell_granted(&mut self, id: StreamId) {
-        if let Some(stream) = self.streams.get_mut(id)
-            && stream.step == Step::Reaching
-        {
-            stream.step = Step::Relaying;
-            stream.tcp.write(GRANTED);
-        }
-    }
-
-    /// What has come by one connection goes on by the other, as far as there is room.
-    fn pass_on(&mut self, from: StreamId, to: StreamId) {
-        let room = self.streams.get(to).map_or(0, |to| HELD_MAX.saturating_sub(to.tcp.unsent()));
-        let from = self.streams.get_mut(from);
-        let Some(bytes) = from.map(|from| from.tcp.read(room)) else { return };
-        if let Some(to) = self.streams.get_mut(to) {
-            to.tcp.write(&bytes);
-        }
     }
 
     /// Whether a host does anything.

@@ -59,12 +59,6 @@ impl World {
         (0..self.clients.len()).try_for_each(|client| self.tell_streams(client))
     }
 
-    /// What a client's socket is, if it is a stream: whether TLS is in it.
-    pub(in crate::world) fn has_tls(&self, host: HostId, socket: SocketId) -> Option<bool> {
-        let id = self.streams.of_socket(host, socket)?;
-        self.streams.get(id).map(|stream| stream.tls)
-    }
-
     /// A client's node wants a stream.
     pub(in crate::world) fn open_stream(
         &mut self,

@@ -1,5 +1,4 @@
-//! Opens connections in a world of random operations, and checks once trouble is over that what was
-//! promised to their ends happens.
+//! Opens connections in a world of random operations.
 
 use super::World;
 use crate::emu::{MS, SECOND};
@@ -7,7 +6,6 @@ use crate::ground::Pace;
 use crate::tcp::{Config, KeepAlive};
 use crate::world::connections::{self, Party, Program, Reading, Saying};
 use crate::world::host::Power;
-use crate::world::laws::{Breach, Law, check_promise};
 use crate::world::talk::{SERVERS, Talk};
 
 /// Connections that are opened in one world.
@@ -19,11 +17,6 @@ const SIP: (usize, u64, u64) = (4_000, 20 * MS, 64 << 10);
 /// How an end asks whether the other one is there.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle_ns: 60 * SECOND, interval_ns: 10 * SECOND, probes: 5 };
-/// How long connections have, once everybody is reachable, to come to their end: the longest one
-/// takes half of it, and the longest retransmission timeout is 120 s.
-const ENDS_WITHIN_NS: u64 = 300 * SECOND;
-/// And nodes afterwards, until they owe nothing.
-const RESTS_WITHIN_NS: u64 = 120 * SECOND;
 
 impl World {
     /// A client opens a connection to the server, unless there were many.
@@ -39,36 +32,6 @@ impl World {
         self.open_connection((client, server), |[of_client, of_server]| {
             [party(&talk, of_client, up, down), party(&talk, of_server, down, up)]
         });
-    }
-
-    /// Trouble is over: connections go on to their end, and nobody is left who believes what did
-    /// not happen.
-    pub(in crate::world) fn promises_are_kept(&mut self) -> Result<(), Breach> {
-        if !self.connections.were_any() {
-            return Ok(());
-        }
-        let end_ns = self.now_ns + ENDS_WITHIN_NS;
-        while self.now_ns < end_ns && (self.connections.any_goes_on() || self.is_unsure()) {
-            self.advance(SECOND)?;
-        }
-        self.connections.promised().try_for_each(|promised| check_promise(&promised))?;
-        self.connections.abort_all(self.now_ns);
-        let end_ns = self.now_ns + RESTS_WITHIN_NS;
-        while self.now_ns < end_ns && (self.connections.next_ns().is_some() || self.owed.any()) {
-            self.advance(SECOND)?;
-        }
-        match self.owed.first() {
-            Some(line) => {
-                let s = RESTS_WITHIN_NS / SECOND;
-                let what = format!("{line} is still written down after {s} s");
-                Err(Breach::new(Law::Promise, what))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn is_unsure(&self) -> bool {
-        self.connections.promised().any(|promised| check_promise(&promised).is_err())
     }
 }
 

@@ -62,7 +62,9 @@ impl World {
         let len = emu::Frame::wire_len(&parcel);
         self.bytes[host] += len as u64;
         self.packets += 1;
-        self.count_standby(client, (host, access), to.ip(), len as u64);
+        if let Some(standby) = &mut self.by_standby {
+            standby.count(&self.place, client, (host, access), to.ip(), len as u64);
+        }
         self.overhear(way, true, &parcel.datagram.payload);
         let is_too_long = host != GATEWAY && len > self.place.access(host - 1, access).mtu;
         if is_too_long || self.offload.loses(host, segment) {
@@ -154,7 +156,7 @@ impl World {
             return if is_segment { self.segment_arrives(PROXY, link, parcel) } else { Ok(()) };
         }
         let Some(host) = self.place.host_at(place) else { return Ok(()) };
-        let access = self.access_of(host, link).filter(|_| host != GATEWAY);
+        let access = self.hosts[host].access_by(link).filter(|_| host != GATEWAY);
         let fits =
             |access| emu::Frame::wire_len(&parcel) <= self.place.access(host - 1, access).mtu;
         if host != GATEWAY && !access.is_some_and(fits) {
@@ -392,12 +394,6 @@ impl World {
         if at == GATEWAY {
             self.attacker.record(host, datagram);
         }
-    }
-
-    /// Which of its networks a client's link leads to.
-    fn access_of(&self, host: HostId, link: emu::LinkId) -> Option<usize> {
-        let cards = self.hosts[host].cards.iter().flatten();
-        cards.into_iter().find(|card| card.link == link).map(|card| card.access)
     }
 }
 

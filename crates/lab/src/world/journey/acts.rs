@@ -349,7 +349,7 @@ fn all_carry(road: &Tunnelled) -> Result<(), Breach> {
 pub(super) fn transport(road: &Tunnelled) -> Option<ByWhat> {
     let path = status(road, CLIENT + 1)?.paths.into_iter().find(|path| path.in_use)?;
     let socket = path.route.socket;
-    let tls = road.world.has_tls(CLIENT + 1, socket);
+    let tls = road.world.streams.has_tls(CLIENT + 1, socket);
     match (socket.transport(), tls) {
         (Transport::Udp, _) => Some(ByWhat::Udp),
         (Transport::Stream, tls) => tls.map(|tls| if tls { ByWhat::Tls } else { ByWhat::Tcp }),

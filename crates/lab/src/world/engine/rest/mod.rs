@@ -14,6 +14,9 @@
 //! 5. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
 //!    the budget of 250 KB a day. It does keep it: afterwards the gateway gets through at once.
 
+mod links;
+mod order;
+
 use std::net::SocketAddr;
 
 use rove_proto::id::Transport;
@@ -25,7 +28,7 @@ use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
 use crate::world::host_id::GATEWAY;
 use crate::world::inner::{Body, LEN_MAX};
-use crate::world::laws::{Breach, Law};
+use crate::world::laws::{Breach, Law, check_promise};
 use crate::world::op::{ACCESSES, CARDS, Intercept, Quality, Way};
 
 /// The longest time until packets get through, besides 2 % of the outage, in nanoseconds.
@@ -53,111 +56,139 @@ const REST_NS: u64 = 400 * SECOND;
 const QUIET_NS: u64 = 3_600 * SECOND;
 /// What a session behind a NAT may cost in [`QUIET_NS`], both ways, in layer-3 bytes: 250 KB a day.
 const QUIET_BYTES_MAX: u64 = 250_000 / 24;
+/// How long connections have, once everybody is reachable, to come to their end: the longest one
+/// takes half of it, and the longest retransmission timeout is 120 s.
+const ENDS_WITHIN_NS: u64 = 300 * SECOND;
+/// And nodes afterwards, until they owe nothing.
+const RESTS_WITHIN_NS: u64 = 120 * SECOND;
 /// How soon a packet from the gateway reaches an idle client: half a round trip on the way, and as
 /// much for what is due at that moment.
 const REACHED_WITHIN_NS: u64 = 40 * MS;
 
-impl World {
+/// A world in which trouble ends, and the laws that it must then keep.
+pub(in crate::world) struct Rest<'a> {
+    world: &'a mut World,
+}
+
+impl<'a> Rest<'a> {
+    /// What must be true of `world` once nothing troubles it.
+    pub(in crate::world) const fn of(world: &'a mut World) -> Self {
+        Self { world }
+    }
+}
+
+impl Rest<'_> {
     /// Ends all trouble and checks that everything works again.
     pub(in crate::world) fn settle(&mut self, quiet: bool) -> Result<(), Breach> {
         self.end_trouble()?;
         self.always_back_by_what_is_open()?;
         self.always_back()?;
         self.udp_takes_over()?;
-        self.knows_everybody()?;
+        self.world.knows_everybody()?;
         self.promises_are_kept()?;
         self.nothing_is_lost()?;
         if quiet {
-            (0..self.clients.len())
+            (0..self.world.clients.len())
                 .try_for_each(|client| self.nothing_is_lost_to_a_race(client))?;
-            (0..self.clients.len()).try_for_each(|client| match self.hosts[client + 1].mode() {
-                Mode::Full => self.links_together(client),
-                Mode::Single | Mode::Backup => self.links_in_order(client),
+            (0..self.world.clients.len()).try_for_each(|client| {
+                match self.world.hosts[client + 1].mode() {
+                    Mode::Full => self.links_together(client),
+                    Mode::Single | Mode::Backup => self.links_in_order(client),
+                }
             })?;
             self.silence()?;
         }
-        for client in &mut self.clients {
+        for client in &mut self.world.clients {
             client.troubled_ns = None;
         }
         Ok(())
     }
 
     fn end_trouble(&mut self) -> Result<(), Breach> {
-        self.attacker.rest();
-        self.release_all()?;
-        for host in &mut self.hosts {
+        self.world.attacker.rest();
+        self.world.release_all()?;
+        for host in &mut self.world.hosts {
             host.set_busy(None);
         }
-        for client in 0..self.clients.len() {
+        for client in 0..self.world.clients.len() {
             for card in 0..usize::from(CARDS) {
-                self.hosts[client + 1].set_standing_by(card, false);
+                self.world.hosts[client + 1].set_standing_by(card, false);
             }
             for access in 0..usize::from(ACCESSES) {
-                self.place.set_carrier(self.now_ns, client, access, Carrier::Up);
-                self.place.set_quality(self.now_ns, client, access, Quality::CLEAN);
+                self.world.place.set_carrier(self.world.now_ns, client, access, Carrier::Up);
+                self.world.place.set_quality(self.world.now_ns, client, access, Quality::CLEAN);
             }
-            let cards = &self.hosts[client + 1].cards;
+            let cards = &self.world.hosts[client + 1].cards;
             if cards.iter().all(Option::is_none) {
-                self.plug(client, 0, Some(0))?;
+                self.world.plug(client, 0, Some(0))?;
             }
         }
-        self.power_on(GATEWAY, false)?;
-        self.rename();
-        for client in 0..self.clients.len() {
-            self.power_on(client + 1, false)?;
-            self.tell_links(client)?;
-            self.hosts[client + 1].wish_nothing();
-            self.tell_wishes(client + 1)?;
+        self.world.power_on(GATEWAY, false)?;
+        self.world.rename();
+        for client in 0..self.world.clients.len() {
+            self.world.power_on(client + 1, false)?;
+            self.world.tell_links(client)?;
+            self.world.hosts[client + 1].wish_nothing();
+            self.world.tell_wishes(client + 1)?;
             self.welcome(client)?;
         }
-        self.advance(0)
+        self.world.advance(0)
     }
 
     /// The operator lets everybody in again, and every user connects.
     fn welcome(&mut self, client: usize) -> Result<(), Breach> {
-        self.readmit(client)?;
+        self.world.readmit(client)?;
         self.invite_again(client)
     }
 
     /// Whoever is not enrolled, and has an invite that the desk would refuse, gets another and
     /// starts with it. Everybody else must come back without.
     fn invite_again(&mut self, client: usize) -> Result<(), Breach> {
-        let Client { key, store, .. } = &self.clients[client];
-        let judge =
-            |token| self.gateway.store.judge(self.gateway.wall_s(self.now_ns), *key, token).is_ok();
-        if self.gateway.store.is_enrolled(*key) || store.token.as_ref().is_some_and(judge) {
+        let Client { key, store, .. } = &self.world.clients[client];
+        let judge = |token| {
+            self.world
+                .gateway
+                .store
+                .judge(self.world.gateway.wall_s(self.world.now_ns), *key, token)
+                .is_ok()
+        };
+        if self.world.gateway.store.is_enrolled(*key) || store.token.as_ref().is_some_and(judge) {
             return Ok(());
         }
-        let entry = &mut self.clients[client];
+        let entry = &mut self.world.clients[client];
         entry.invites += 1;
         let number = entry.invites;
-        let token = self.invite(client, number);
-        self.clients[client].store.token = Some(token);
-        self.hosts[client + 1].stop();
-        self.power_on(client + 1, false)
+        let token = self.world.invite(client, number);
+        self.world.clients[client].store.token = Some(token);
+        self.world.hosts[client + 1].stop();
+        self.world.power_on(client + 1, false)
     }
 
     pub(in crate::world) fn always_back(&mut self) -> Result<(), Breach> {
-        let start_ns = self.now_ns;
-        let mut open: Vec<Try> = (0..self.clients.len()).flat_map(Try::all).collect();
-        let limit = |world: &Self, client: usize| {
+        let start_ns = self.world.now_ns;
+        let mut open: Vec<Try> = (0..self.world.clients.len()).flat_map(Try::all).collect();
+        let limit = |world: &World, client: usize| {
             let Client { carried_ns, troubled_ns, .. } = world.clients[client];
             let since_ns = troubled_ns.map_or(start_ns, |at| at.max(carried_ns));
             BACK_WITHIN_NS + start_ns.saturating_sub(since_ns) / BACK_PART
         };
-        let limits: Vec<u64> = (0..self.clients.len()).map(|i| limit(self, i)).collect();
+        let limits: Vec<u64> =
+            (0..self.world.clients.len()).map(|i| limit(self.world, i)).collect();
         loop {
             for attempt in &mut open {
-                let sent = self.send_now(attempt.client, attempt.way, Body::Data(attempt.len))?;
+                let sent =
+                    self.world.send_now(attempt.client, attempt.way, Body::Data(attempt.len))?;
                 attempt.sent.extend(sent);
             }
-            self.advance(TRY_NS)?;
+            self.world.advance(TRY_NS)?;
             self.connect_those_down()?;
-            open.retain(|attempt| !attempt.sent.iter().any(|&id| self.delivery.has_arrived(id)));
-            let elapsed_ns = self.now_ns - start_ns;
+            open.retain(|attempt| {
+                !attempt.sent.iter().any(|&id| self.world.delivery.has_arrived(id))
+            });
+            let elapsed_ns = self.world.now_ns - start_ns;
             let Some(late) = open.iter().find(|attempt| elapsed_ns > limits[attempt.client]) else {
                 if open.is_empty() {
-                    self.worst_back_ns = self.worst_back_ns.max(elapsed_ns);
+                    self.world.worst_back_ns = self.world.worst_back_ns.max(elapsed_ns);
                     return Ok(());
                 }
                 continue;
@@ -166,7 +197,7 @@ impl World {
             let what = format!(
                 "client {client}: no packet of {len} bytes got through ({way:?}) for {} s\n{}",
                 elapsed_ns / SECOND,
-                self.portrait(*client),
+                self.world.portrait(*client),
             );
             return Err(Breach::new(Law::AlwaysBack, what));
         }
@@ -174,53 +205,55 @@ impl World {
 
     /// The same while the middleboxes are still there; then they go.
     fn always_back_by_what_is_open(&mut self) -> Result<(), Breach> {
-        let clients = 0..self.clients.len();
-        if !clients.clone().any(|client| self.place.is_filtered(client)) {
+        let clients = 0..self.world.clients.len();
+        if !clients.clone().any(|client| self.world.place.is_filtered(client)) {
             return Ok(());
         }
         self.always_back()?;
         for client in clients {
-            (0..usize::from(ACCESSES)).for_each(|a| self.place.set_filter(client, a, None));
+            (0..usize::from(ACCESSES)).for_each(|a| self.world.place.set_filter(client, a, None));
         }
         Ok(())
     }
 
     /// Data that goes by streams goes over to UDP, which is asked for every so often while it does.
     pub(in crate::world) fn udp_takes_over(&mut self) -> Result<(), Breach> {
-        if (0..self.clients.len()).any(|client| !self.can_know_the_gateway(client)) {
-            let addresses: Vec<_> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
-            self.announce_gateway(&addresses)?;
+        if (0..self.world.clients.len()).any(|client| !self.can_know_the_gateway(client)) {
+            let addresses: Vec<_> =
+                self.world.gateway_addresses().iter().map(SocketAddr::ip).collect();
+            self.world.announce_gateway(&addresses)?;
         }
-        let start_ns = self.now_ns;
+        let start_ns = self.world.now_ns;
         loop {
-            let on_stream = (0..self.clients.len()).find(|&client| self.is_on_stream(client));
+            let on_stream = (0..self.world.clients.len()).find(|&client| self.is_on_stream(client));
             let Some(client) = on_stream else { return Ok(()) };
-            if self.now_ns > start_ns + BY_UDP_WITHIN_NS {
+            if self.world.now_ns > start_ns + BY_UDP_WITHIN_NS {
                 let s = BY_UDP_WITHIN_NS / SECOND;
-                let portrait = self.portrait(client);
+                let portrait = self.world.portrait(client);
                 let what = format!("client {client}: by a stream for {s} s, UDP works\n{portrait}");
                 return Err(Breach::new(Law::Order, what));
             }
             for way in [Way::Up, Way::Down] {
-                self.send_now(client, way, Body::Data(100))?;
+                self.world.send_now(client, way, Body::Data(100))?;
             }
-            self.advance(TRY_NS)?;
+            self.world.advance(TRY_NS)?;
         }
     }
 
     /// Whether a client whose data goes by a stream knows an address of the gateway's: by a proxy
     /// it gets to one that left without a word, and a client that is up asks for no name.
     fn can_know_the_gateway(&self, client: usize) -> bool {
-        let at = self.gateway_addresses();
-        let known = self.clients[client].directory.remotes();
+        let at = self.world.gateway_addresses();
+        let known = self.world.clients[client].directory.remotes();
         !self.is_on_stream(client) || known.iter().any(|remote| at.contains(remote))
     }
 
     /// Whether either end of a client's session sends data by a stream.
     fn is_on_stream(&self, client: usize) -> bool {
-        let ends = [(client + 1, self.gateway.key), (GATEWAY, self.clients[client].key)];
+        let ends =
+            [(client + 1, self.world.gateway.key), (GATEWAY, self.world.clients[client].key)];
         ends.into_iter().any(|(host, peer)| {
-            let status = self.hosts[host].node().status(peer);
+            let status = self.world.hosts[host].node().status(peer);
             let used = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
             used.is_some_and(|path| path.route.socket.transport() == Transport::Stream)
         })
@@ -229,38 +262,62 @@ impl World {
     /// A user who reads that the session is down asks for it again: a goodbye that was under way
     /// may have crossed the last time.
     fn connect_those_down(&mut self) -> Result<(), Breach> {
-        for host in 1..self.hosts.len() {
-            let status = self.hosts[host].node().status(self.gateway.key);
+        for host in 1..self.world.hosts.len() {
+            let status = self.world.hosts[host].node().status(self.world.gateway.key);
             if status.is_some_and(|status| matches!(status.state, PeerState::Down(_))) {
                 self.invite_again(host - 1)?;
-                self.command(host, Command::Connect(self.gateway.key))?;
+                self.world.command(host, Command::Connect(self.world.gateway.key))?;
             }
         }
         Ok(())
     }
 
+    /// Trouble is over: connections go on to their end, and nobody is left who believes what did
+    /// not happen.
+    pub(in crate::world) fn promises_are_kept(&mut self) -> Result<(), Breach> {
+        if !self.world.connections.were_any() {
+            return Ok(());
+        }
+        let end_ns = self.world.now_ns + ENDS_WITHIN_NS;
+        while self.world.now_ns < end_ns
+            && (self.world.connections.any_goes_on() || self.is_unsure())
+        {
+            self.world.advance(SECOND)?;
+        }
+        self.world.connections.promised().try_for_each(|promised| check_promise(&promised))?;
+        self.world.connections.abort_all(self.world.now_ns);
+        let end_ns = self.world.now_ns + RESTS_WITHIN_NS;
+        while self.world.now_ns < end_ns
+            && (self.world.connections.next_ns().is_some() || self.world.owed.any())
+        {
+            self.world.advance(SECOND)?;
+        }
+        match self.world.owed.first() {
+            Some(line) => {
+                let s = RESTS_WITHIN_NS / SECOND;
+                let what = format!("{line} is still written down after {s} s");
+                Err(Breach::new(Law::Promise, what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn is_unsure(&self) -> bool {
+        self.world.connections.promised().any(|promised| check_promise(&promised).is_err())
+    }
+
     pub(in crate::world) fn nothing_is_lost(&mut self) -> Result<(), Breach> {
         // A path that shrank is found out by the loss of a few large packets.
         for number in 0..LEARNING {
-            for client in 0..self.clients.len() {
+            for client in 0..self.world.clients.len() {
                 for way in [Way::Up, Way::Down] {
                     let body = Body::Data(LEN_MAX);
-                    self.schedule(number * 400 * MS, Task::Send { client, way, body });
+                    self.world.schedule(number * 400 * MS, Task::Send { client, way, body });
                 }
             }
         }
-        self.advance(LEARNING * 400 * MS + 5 * SECOND)?;
-        self.all_arrive(Law::AlwaysBack, "on links that lose nothing", Self::tells_of_shrinking)
-    }
-
-    /// Whether a packet is large, and its sender had taken another path a moment before: the loss
-    /// of such a one tells that the path has shrunk.
-    fn tells_of_shrinking(&self, id: u32) -> bool {
-        let Some((inner, at_ns)) = self.delivery.sent(id) else { return false };
-        let (client_ns, gateway_ns) = self.clients[inner.client].moved_ns;
-        let moved_ns = if inner.way == Way::Up { client_ns } else { gateway_ns };
-        let moment = |&moved_ns: &u64| (moved_ns..moved_ns + SHRUNK_WITHIN_NS).contains(&at_ns);
-        inner.body == Body::Data(LEN_MAX) && moved_ns.filter(moment).is_some()
+        self.world.advance(LEARNING * 400 * MS + 5 * SECOND)?;
+        self.all_arrive(Law::AlwaysBack, "on links that lose nothing", tells_of_shrinking)
     }
 
     /// Copies of what a client sends come from somewhere else, and sooner: a claim that is forged.
@@ -269,10 +326,10 @@ impl World {
         &mut self,
         client: usize,
     ) -> Result<(), Breach> {
-        self.attacker.intercept(client + 1, Way::Up, Intercept::Race, RACED);
+        self.world.attacker.intercept(client + 1, Way::Up, Intercept::Race, RACED);
         let when = "while copies from elsewhere overtake what a client sends";
         self.all_arrive(Law::Hijack, when, |_, _| false)?;
-        self.attacker.rest();
+        self.world.attacker.rest();
         Ok(())
     }
 
@@ -281,26 +338,27 @@ impl World {
         &mut self,
         law: Law,
         when: &str,
-        excused: impl Fn(&Self, u32) -> bool,
+        excused: impl Fn(&World, u32) -> bool,
     ) -> Result<(), Breach> {
-        let first = self.delivery.totals().0 + 1;
+        let first = self.world.delivery.totals().0 + 1;
         for number in 0..LOSSLESS {
-            for client in 0..self.clients.len() {
+            for client in 0..self.world.clients.len() {
                 for way in [Way::Up, Way::Down] {
                     let len = [64, 600, 1_200, LEN_MAX][number as usize % 4];
                     let body = Body::Data(len);
-                    self.schedule(number * 40 * MS, Task::Send { client, way, body });
+                    self.world.schedule(number * 40 * MS, Task::Send { client, way, body });
                 }
             }
         }
-        self.advance(LOSSLESS * 40 * MS + 3 * SECOND)?;
-        let last = self.delivery.totals().0;
-        let lost = |&id: &u32| !self.delivery.has_arrived(id) && !excused(self, id);
+        self.world.advance(LOSSLESS * 40 * MS + 3 * SECOND)?;
+        let last = self.world.delivery.totals().0;
+        let lost = |&id: &u32| !self.world.delivery.has_arrived(id) && !excused(self.world, id);
         let lost: Vec<u32> = (first..=last).filter(lost).collect();
         if lost.is_empty() {
             return Ok(());
         }
-        let portraits: Vec<_> = (0..self.clients.len()).map(|i| self.portrait(i)).collect();
+        let portraits: Vec<_> =
+            (0..self.world.clients.len()).map(|i| self.world.portrait(i)).collect();
         let what = format!(
             "{} of {} packets lost {when}\n{}",
             lost.len(),
@@ -311,12 +369,14 @@ impl World {
     }
 
     pub(in crate::world) fn silence(&mut self) -> Result<(), Breach> {
-        self.advance(REST_NS)?;
-        let before = self.bytes.clone();
-        self.advance(QUIET_NS)?;
-        self.quiet += 1;
-        let sent: Vec<u64> = before.iter().zip(&self.bytes).map(|(old, new)| new - old).collect();
-        let natted: Vec<bool> = (0..self.clients.len()).map(|c| self.is_behind_nat(c)).collect();
+        self.world.advance(REST_NS)?;
+        let before = self.world.bytes.clone();
+        self.world.advance(QUIET_NS)?;
+        self.world.quiet += 1;
+        let sent: Vec<u64> =
+            before.iter().zip(&self.world.bytes).map(|(old, new)| new - old).collect();
+        let natted: Vec<bool> =
+            (0..self.world.clients.len()).map(|c| self.is_behind_nat(c)).collect();
         let behind = natted.iter().filter(|&&natted| natted).count() as u64;
         let clients: u64 = sent.iter().skip(GATEWAY + 1).sum();
         for (host, &sent) in sent.iter().enumerate() {
@@ -327,81 +387,38 @@ impl World {
                 None => (behind * QUIET_BYTES_MAX).saturating_sub(clients),
             };
             if sent > limit {
-                let portrait = self.portrait(host.saturating_sub(GATEWAY + 1));
+                let portrait = self.world.portrait(host.saturating_sub(GATEWAY + 1));
                 let what = format!(
                     "host {host} sent {sent} bytes in an idle hour, {limit} allowed\n{portrait}"
                 );
                 return Err(Breach::new(Law::Silence, what));
             }
         }
-        (0..self.clients.len()).try_for_each(|client| self.is_still_reached(client))
+        (0..self.world.clients.len()).try_for_each(|client| self.is_still_reached(client))
     }
 
     /// Whether the card that a client's session uses is behind a NAT box: the world's truth, not
     /// what the node thinks.
     fn is_behind_nat(&self, client: usize) -> bool {
-        let host = &self.hosts[client + 1];
-        let Some(status) = host.node().status(self.gateway.key) else { return false };
+        let host = &self.world.hosts[client + 1];
+        let Some(status) = host.node().status(self.world.gateway.key) else { return false };
         let link = status.paths.iter().find(|path| path.in_use).and_then(|path| path.link);
         let card = link.and_then(|link| host.cards.get(link.0 as usize - 1)?.as_ref());
-        card.is_some_and(|card| self.place.access(client, card.access).nat.is_some())
+        card.is_some_and(|card| self.world.place.access(client, card.access).nat.is_some())
     }
 
     /// After all that silence the gateway still gets through at once, by the mapping that was kept.
     fn is_still_reached(&mut self, client: usize) -> Result<(), Breach> {
-        let sent = self.send_now(client, Way::Down, Body::Data(100))?;
-        self.advance(REACHED_WITHIN_NS)?;
-        if sent.is_some_and(|id| self.delivery.has_arrived(id)) {
+        let sent = self.world.send_now(client, Way::Down, Body::Data(100))?;
+        self.world.advance(REACHED_WITHIN_NS)?;
+        if sent.is_some_and(|id| self.world.delivery.has_arrived(id)) {
             return Ok(());
         }
         let ms = REACHED_WITHIN_NS / MS;
-        let portrait = self.portrait(client);
+        let portrait = self.world.portrait(client);
         let what =
             format!("after an idle hour client {client} is not reached in {ms} ms\n{portrait}");
         Err(Breach::new(Law::Silence, what))
-    }
-
-    /// Both ends of a session, for the report of a failure.
-    pub(in crate::world) fn portrait(&self, client: usize) -> String {
-        let ends = [
-            ("client", &self.hosts[client + 1], self.gateway.key),
-            ("gateway", &self.hosts[GATEWAY], self.clients[client].key),
-        ];
-        let lines = ends.map(|(name, host, peer)| {
-            let status = host.node().status(peer).map(|status| {
-                let paths = status.paths.iter().map(|p| {
-                    format!(
-                        "\n    #{} {:?} -> {} use {} shared {} {:?} {:?} mtu {} nat {} heard {:?}",
-                        p.id,
-                        p.route.local,
-                        p.remote(),
-                        p.in_use,
-                        p.is_shared,
-                        p.trust,
-                        p.health,
-                        p.mtu,
-                        p.natted,
-                        p.heard_at,
-                    )
-                });
-                format!(
-                    "{:?} handshaking {} waiting {}{}",
-                    status.state,
-                    status.handshaking,
-                    status.waiting,
-                    paths.collect::<String>()
-                )
-            });
-            let drops: Vec<_> = host.node().drops().iter().map(|(r, n)| (r.label(), n)).collect();
-            format!(
-                "  {name} {:?} at {:?}: {}\n    cards {:?}\n    drops {drops:?}",
-                host.power,
-                host.clock(self.now_ns),
-                status.unwrap_or_else(|| "no session".to_owned()),
-                host.cards.iter().flatten().map(|c| (c.access, &c.addresses)).collect::<Vec<_>>(),
-            )
-        });
-        format!("{}\n  refused {:?}", lines.join("\n"), self.clients[client].refused)
     }
 }
 
@@ -418,6 +435,16 @@ impl Try {
         let kinds = [(Way::Up, 100), (Way::Up, LEN_MAX), (Way::Down, 100), (Way::Down, LEN_MAX)];
         kinds.into_iter().map(move |(way, len)| Self { client, way, len, sent: Vec::new() })
     }
+}
+
+/// Whether a packet is large, and its sender had taken another path a moment before: the loss
+/// of such a one tells that the path has shrunk.
+fn tells_of_shrinking(world: &World, id: u32) -> bool {
+    let Some((inner, at_ns)) = world.delivery.sent(id) else { return false };
+    let (client_ns, gateway_ns) = world.clients[inner.client].moved_ns;
+    let moved_ns = if inner.way == Way::Up { client_ns } else { gateway_ns };
+    let moment = |&moved_ns: &u64| (moved_ns..moved_ns + SHRUNK_WITHIN_NS).contains(&at_ns);
+    inner.body == Body::Data(LEN_MAX) && moved_ns.filter(moment).is_some()
 }
 
 const _: () = assert!(TRY_NS < BACK_WITHIN_NS);

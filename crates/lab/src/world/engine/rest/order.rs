@@ -9,7 +9,7 @@
 //! What tells a shell that a link is about to go is the shell's affair: here it puts the link last,
 //! as the daemon does (docs/decisions/0019).
 
-use super::World;
+use super::Rest;
 use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
 use crate::world::host_id::GATEWAY;
@@ -22,66 +22,72 @@ const LEN: u16 = 600;
 /// Time between two of them each way, in nanoseconds.
 const EVERY_NS: u64 = 20 * MS;
 /// How long they flow before anything is judged: time to prove a link, and to go back to the first.
-pub(in crate::world) const PROVEN_NS: u64 = 5 * SECOND;
+pub(super) const PROVEN_NS: u64 = 5 * SECOND;
 /// How long ahead a departure is announced, in nanoseconds.
 const AHEAD_NS: u64 = 300 * MS;
 /// How long the other link may take to carry after a cut without a word: three round trips and
 /// 200 ms until the silence is noticed, as much to ask, and as much again for the other end.
-pub(in crate::world) const CUT_NS: u64 = 2 * SECOND;
+pub(super) const CUT_NS: u64 = 2 * SECOND;
 /// How long a link that fell silent or lost much is distrusted at most, and time to go back to it.
-pub(in crate::world) const TRUSTED_NS: u64 = 305 * SECOND;
+pub(super) const TRUSTED_NS: u64 = 305 * SECOND;
 /// Time in which what was under way arrives.
 const UNDER_WAY_NS: u64 = SECOND;
 
-impl World {
+impl Rest<'_> {
     /// Plays a departure that is announced, a return, and a cut, while packets flow both ways.
     pub(in crate::world) fn links_in_order(&mut self, client: usize) -> Result<(), Breach> {
         if !self.knows_the_way(client) {
             return Ok(());
         }
-        let before = [FIRST, SECOND_BEST].map(|card| self.access_of_card(client, card));
-        for (card, access) in [FIRST, SECOND_BEST].into_iter().zip(before) {
-            if access.is_none() {
-                let free = self.free_access(client);
-                self.plug(client, card, Some(free))?;
-            }
-        }
-        let Some(access) = self.access_of_card(client, FIRST) else { return Ok(()) };
-        self.rank(client, FIRST)?;
+        let before = self.plug_both(client)?;
+        let Some(access) = self.world.hosts[client + 1].access_of(FIRST) else { return Ok(()) };
+        self.world.rank(client, FIRST)?;
         self.is_trusted_again(client, "two links that carry")?;
 
         let from = self.mark();
         self.flow(client, SECOND / 2)?;
-        self.rank(client, SECOND_BEST)?;
+        self.world.rank(client, SECOND_BEST)?;
         self.flow(client, AHEAD_NS)?;
-        self.plug(client, FIRST, None)?;
+        self.world.plug(client, FIRST, None)?;
         self.flow(client, SECOND)?;
         self.all_came(from, client, "over a departure that was announced")?;
         self.goes_by(client, SECOND_BEST, "a departure")?;
 
         let from = self.mark();
-        self.plug(client, FIRST, Some(access))?;
-        self.rank(client, FIRST)?;
+        self.world.plug(client, FIRST, Some(access))?;
+        self.world.rank(client, FIRST)?;
         self.comes_by(client, "a return")?;
         self.all_came(from, client, "while the first link came back")?;
 
-        self.place.set_carrier(self.now_ns, client, access, Carrier::BlackHole);
+        self.world.place.set_carrier(self.world.now_ns, client, access, Carrier::BlackHole);
         self.flow(client, CUT_NS)?;
         self.goes_by(client, SECOND_BEST, "a cut")?;
         let from = self.mark();
         self.flow(client, SECOND)?;
         self.all_came(from, client, "by the other link, after a cut")?;
-        self.place.set_carrier(self.now_ns, client, access, Carrier::Up);
+        self.world.place.set_carrier(self.world.now_ns, client, access, Carrier::Up);
         self.is_trusted_again(client, "the end of a cut")?;
         if before[SECOND_BEST].is_none() {
-            self.plug(client, SECOND_BEST, None)?;
+            self.world.plug(client, SECOND_BEST, None)?;
         }
         Ok(())
     }
 
     pub(in crate::world) fn knows_the_way(&self, client: usize) -> bool {
-        let known = self.clients[client].directory.remotes();
-        self.gateway_addresses().iter().any(|at| at.is_ipv4() && known.contains(at))
+        let known = self.world.clients[client].directory.remotes();
+        self.world.gateway_addresses().iter().any(|at| at.is_ipv4() && known.contains(at))
+    }
+
+    /// Plugs in what is missing of two links. Returns the networks that they were in before.
+    pub(super) fn plug_both(&mut self, client: usize) -> Result<[Option<usize>; 2], Breach> {
+        let before = [FIRST, SECOND_BEST].map(|card| self.world.hosts[client + 1].access_of(card));
+        for (card, access) in [FIRST, SECOND_BEST].into_iter().zip(before) {
+            if access.is_none() {
+                let free = self.free_access(client);
+                self.world.plug(client, card, Some(free))?;
+            }
+        }
+        Ok(before)
     }
 
     /// Packets flow for long enough, and then by the first link.
@@ -102,25 +108,19 @@ impl World {
         self.goes_by(client, FIRST, after)
     }
 
-    /// From now on the link of `card` comes first.
-    pub(in crate::world) fn rank(&mut self, client: usize, card: usize) -> Result<(), Breach> {
-        self.hosts[client + 1].first_card = card;
-        self.tell_links(client)
-    }
-
     /// Packets flow both ways for so long.
     pub(in crate::world) fn flow(&mut self, client: usize, length_ns: u64) -> Result<(), Breach> {
         for after_ns in (0..length_ns).step_by(EVERY_NS as usize) {
             for way in [Way::Up, Way::Down] {
-                self.schedule(after_ns, Task::Send { client, way, body: Body::Data(LEN) });
+                self.world.schedule(after_ns, Task::Send { client, way, body: Body::Data(LEN) });
             }
         }
-        self.advance(length_ns)
+        self.world.advance(length_ns)
     }
 
     /// The number of the next packet.
     pub(in crate::world) fn mark(&self) -> u32 {
-        self.delivery.totals().0 + 1
+        self.world.delivery.totals().0 + 1
     }
 
     /// Every packet since `from` arrives.
@@ -130,12 +130,14 @@ impl World {
         client: usize,
         when: &str,
     ) -> Result<(), Breach> {
-        let last = self.delivery.totals().0;
+        let last = self.world.delivery.totals().0;
         self.flow(client, UNDER_WAY_NS)?;
-        let mut lost = (from..=last).filter(|&id| !self.delivery.has_arrived(id));
-        let Some(first) = lost.next().and_then(|id| self.delivery.sent(id)) else { return Ok(()) };
+        let mut lost = (from..=last).filter(|&id| !self.world.delivery.has_arrived(id));
+        let Some(first) = lost.next().and_then(|id| self.world.delivery.sent(id)) else {
+            return Ok(());
+        };
         let (lost, all) = (1 + lost.count(), last + 1 - from);
-        let portrait = self.portrait(client);
+        let portrait = self.world.portrait(client);
         let what = format!(
             "client {client}: {lost} of {all} packets lost {when}, the first {first:?}\n{portrait}"
         );
@@ -149,30 +151,26 @@ impl World {
         card: usize,
         after: &str,
     ) -> Result<(), Breach> {
-        let access = self.access_of_card(client, card);
-        let key = self.clients[client].key;
+        let access = self.world.hosts[client + 1].access_of(card);
+        let key = self.world.clients[client].key;
         let used = |host: usize, peer| {
-            let status = self.hosts[host].node().status(peer)?;
+            let status = self.world.hosts[host].node().status(peer)?;
             status.paths.into_iter().find(|path| path.in_use)
         };
-        let up = used(client + 1, self.gateway.key).and_then(|path| path.link);
+        let up = used(client + 1, self.world.gateway.key).and_then(|path| path.link);
         let down = used(GATEWAY, key).map(|path| path.remote().ip());
-        let down = down.map(|at| access.is_some_and(|a| self.place.is_of(client, a, at)));
+        let down = down.map(|at| access.is_some_and(|a| self.world.place.is_of(client, a, at)));
         if up.is_some_and(|link| link.0 as usize == card + 1) && down == Some(true) {
             return Ok(());
         }
-        let portrait = self.portrait(client);
+        let portrait = self.world.portrait(client);
         let what = format!("client {client}: not by card {card} after {after}\n{portrait}");
         Err(Breach::new(Law::Order, what))
     }
 
-    pub(in crate::world) fn access_of_card(&self, client: usize, card: usize) -> Option<usize> {
-        self.hosts[client + 1].cards[card].as_ref().map(|card| card.access)
-    }
-
     /// A network in which no card of the client's is.
     pub(in crate::world) fn free_access(&self, client: usize) -> usize {
-        let cards = &self.hosts[client + 1].cards;
+        let cards = &self.world.hosts[client + 1].cards;
         let taken = |access: &usize| cards.iter().flatten().any(|card| card.access == *access);
         (0..usize::from(ACCESSES)).find(|access| !taken(access)).unwrap_or(0)
     }

@@ -9,19 +9,19 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use rove_proto::node::{Command, PathStatus};
+use rove_proto::node::PathStatus;
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
-use super::World;
+use super::Rest;
 use super::order::{CUT_NS, PROVEN_NS, TRUSTED_NS};
 use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
 use crate::world::host_id::GATEWAY;
-use crate::world::host_id::HostId;
 use crate::world::inner::{Body, LEN_MAX};
 use crate::world::laws::{Breach, Law};
 use crate::world::op::{FIRST, SECOND_BEST, Way};
+use crate::world::standby::Standby;
 
 /// Packets of each way that leave as fast as a device hands them over.
 const BURST: u64 = 60;
@@ -34,42 +34,18 @@ const BURSTS: u64 = 6;
 /// What goes by a link that stands by while the other carries [`BURSTS`], in layer-3 bytes both
 /// ways: questions and probes of its largest datagram, a fiftieth of what is carried.
 const STANDBY_BYTES_MAX: u64 = 16_000;
-/// Layer-3 bytes of a question that is padded, by IPv4 and by IPv6. Where a gateway has left many
-/// addresses each is asked so for a while, once a second: that is not counted.
-const ASKED: [u64; 2] = [1_228, 1_248];
 /// A path that nobody heard of for so long gets nothing, whatever it got before: what a NAT
 /// remembers of it is not known.
 const FRESH_NS: u64 = 20 * SECOND;
 
-/// What is counted of a link that stands by.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::world) struct Standby {
-    client: usize,
-    access: usize,
-    bytes: u64,
-}
-
-impl World {
-    /// A client's node is told what is preferred, and what is wanted early.
-    pub(in crate::world) fn tell_wishes(&mut self, host: HostId) -> Result<(), Breach> {
-        let (priorities, early) = (self.hosts[host].priorities(), self.hosts[host].early());
-        self.command(host, Command::SetPriorities(priorities))?;
-        self.command(host, Command::SetEarly(early))
-    }
-
+impl Rest<'_> {
     /// Plays bursts by two links, a cut without a word, a return, and a departure without a word.
-    pub(in crate::world) fn links_together(&mut self, client: usize) -> Result<(), Breach> {
+    pub(super) fn links_together(&mut self, client: usize) -> Result<(), Breach> {
         if !self.knows_the_way(client) {
             return Ok(());
         }
-        let before = [FIRST, SECOND_BEST].map(|card| self.access_of_card(client, card));
-        for (card, access) in [FIRST, SECOND_BEST].into_iter().zip(before) {
-            if access.is_none() {
-                let free = self.free_access(client);
-                self.plug(client, card, Some(free))?;
-            }
-        }
-        let Some(access) = self.access_of_card(client, FIRST) else { return Ok(()) };
+        let before = self.plug_both(client)?;
+        let Some(access) = self.world.hosts[client + 1].access_of(FIRST) else { return Ok(()) };
         self.come_together(client, "two links that carry")?;
         self.bursts(client)?; // it is not known before what the links carry
         let from = self.mark();
@@ -81,21 +57,21 @@ impl World {
 
         let from = self.mark();
         self.flow(client, SECOND / 2)?;
-        self.place.set_carrier(self.now_ns, client, access, Carrier::BlackHole);
+        self.world.place.set_carrier(self.world.now_ns, client, access, Carrier::BlackHole);
         self.flow(client, CUT_NS)?;
         self.all_came(from, client, "over a cut of one of two links")?;
-        self.place.set_carrier(self.now_ns, client, access, Carrier::Up);
+        self.world.place.set_carrier(self.world.now_ns, client, access, Carrier::Up);
         self.come_together(client, "the end of a cut")?;
 
         let from = self.mark();
         self.flow(client, SECOND / 2)?;
-        self.plug(client, FIRST, None)?;
+        self.world.plug(client, FIRST, None)?;
         self.flow(client, SECOND)?;
         self.all_came(from, client, "when one of two links was unplugged")?;
-        self.plug(client, FIRST, Some(access))?;
+        self.world.plug(client, FIRST, Some(access))?;
         self.come_together(client, "a return")?;
         if before[SECOND_BEST].is_none() {
-            self.plug(client, SECOND_BEST, None)?;
+            self.world.plug(client, SECOND_BEST, None)?;
         }
         Ok(())
     }
@@ -103,57 +79,39 @@ impl World {
     /// One of two links stands by, and the other carries alone; until it stands by no more.
     fn one_stands_by(&mut self, client: usize) -> Result<(), Breach> {
         let host = client + 1;
-        self.hosts[host].set_standing_by(SECOND_BEST, true);
-        self.tell_links(client)?;
+        self.world.hosts[host].set_standing_by(SECOND_BEST, true);
+        self.world.tell_links(client)?;
         self.flow(client, PROVEN_NS)?; // until both ends have been told
         self.bursts(client)?; // most of it went by the other: it is not known what this one carries
         let from = self.mark();
-        let access = self.access_of_card(client, SECOND_BEST);
-        self.by_standby = access.map(|access| Standby { client, access, bytes: 0 });
+        let access = self.world.hosts[client + 1].access_of(SECOND_BEST);
+        self.world.by_standby = access.map(|access| Standby::new(client, access));
         self.bursts(client)?;
-        let bytes = self.by_standby.take().map_or(0, |counted| counted.bytes);
+        let bytes = self.world.by_standby.take().map_or(0, |counted| counted.bytes());
         self.all_came(from, client, "by one of two links, while the other stood by")?;
         self.in_sequence(from, client)?;
         // Of a proxy's address the gateway cannot tell whose link is behind it: bytes can.
         let carrying = self.carrying(client);
         if carrying[0] != 1 || bytes > STANDBY_BYTES_MAX {
-            let portrait = self.portrait(client);
+            let portrait = self.world.portrait(client);
             let what = format!(
                 "client {client}: a link that stands by carries {bytes} bytes; by {carrying:?} \
                  links\n{portrait}"
             );
             return Err(Breach::new(Law::Order, what));
         }
-        self.hosts[host].set_standing_by(SECOND_BEST, false);
-        self.tell_links(client)?;
+        self.world.hosts[host].set_standing_by(SECOND_BEST, false);
+        self.world.tell_links(client)?;
         self.come_together(client, "one of them stood by")
-    }
-
-    /// A datagram of `len` bytes leaves a host by an access network, that of a client or to one:
-    /// is it by the link that stands by?
-    pub(in crate::world) fn count_standby(
-        &mut self,
-        of: Option<HostId>,
-        (host, by): (HostId, usize),
-        to: IpAddr,
-        len: u64,
-    ) {
-        let Some(Standby { client, access, bytes }) = &mut self.by_standby else { return };
-        let is_there = match host {
-            GATEWAY => self.place.is_of(*client, *access, to),
-            _ => by == *access,
-        };
-        if of == Some(*client + 1) && is_there && len != ASKED[usize::from(to.is_ipv6())] {
-            *bytes += len;
-        }
     }
 
     /// By how many of the client's links data goes, as each end has it.
     fn carrying(&self, client: usize) -> [usize; 2] {
-        let ends = [(client + 1, self.gateway.key), (GATEWAY, self.clients[client].key)];
+        let ends =
+            [(client + 1, self.world.gateway.key), (GATEWAY, self.world.clients[client].key)];
         ends.map(|(host, peer)| {
-            let status = self.hosts[host].node().status(peer);
-            let now = self.hosts[host].clock(self.now_ns);
+            let status = self.world.hosts[host].node().status(peer);
+            let now = self.world.hosts[host].clock(self.world.now_ns);
             let is_fresh = |path: &PathStatus| {
                 let heard = path.heard_at.map(|at| now.saturating_since(at));
                 heard.is_some_and(|ago| ago < Duration::from_nanos(FRESH_NS))
@@ -172,9 +130,9 @@ impl World {
 
     /// The card of the client whose network has this address, in one family or the other.
     fn card_at(&self, client: usize, at: IpAddr) -> Option<usize> {
-        let is_there = |access| self.place.is_of(client, access, at);
-        let mut cards = 0..self.hosts[client + 1].cards.len();
-        cards.find(|&card| self.access_of_card(client, card).is_some_and(is_there))
+        let is_there = |access| self.world.place.is_of(client, access, at);
+        let mut cards = 0..self.world.hosts[client + 1].cards.len();
+        cards.find(|&card| self.world.hosts[client + 1].access_of(card).is_some_and(is_there))
     }
 
     /// Data goes by both links before long: a link that did badly is distrusted for a while.
@@ -185,7 +143,7 @@ impl World {
                 return Ok(());
             }
         }
-        let portrait = self.portrait(client);
+        let portrait = self.world.portrait(client);
         let what = format!("client {client}: not by both links after {after}\n{portrait}");
         Err(Breach::new(Law::Order, what))
     }
@@ -197,16 +155,16 @@ impl World {
             let after_ns = burst * BURST_EVERY_NS + place * BURST_GAP_NS;
             let len = [600, 1_200, LEN_MAX][number as usize % 3];
             for way in [Way::Up, Way::Down] {
-                self.schedule(after_ns, Task::Send { client, way, body: Body::Data(len) });
+                self.world.schedule(after_ns, Task::Send { client, way, body: Body::Data(len) });
             }
         }
-        self.advance(BURSTS * BURST_EVERY_NS)
+        self.world.advance(BURSTS * BURST_EVERY_NS)
     }
 
     /// What was sent since `from` came in sequence, flow by flow.
     fn in_sequence(&self, from: u32, client: usize) -> Result<(), Breach> {
-        let Some(early) = self.delivery.first_early(from) else { return Ok(()) };
-        let portrait = self.portrait(client);
+        let Some(early) = self.world.delivery.first_early(from) else { return Ok(()) };
+        let portrait = self.world.portrait(client);
         let what = format!("{early:?} came before its turn\n{portrait}");
         Err(Breach::new(Law::Order, what))
     }
