@@ -140,7 +140,8 @@ impl Reorder {
 
     /// Takes a packet; its number is one of its bucket and wraps. What is missing before it is
     /// given up after `hold`, or at once where there is no room; so is the sequence that this one
-    /// follows. [`Self::next`] is to be asked afterwards.
+    /// follows. `hold` is only asked if something is missing. [`Self::next`] is to be asked
+    /// afterwards.
     pub fn take(
         &mut self,
         blocks: &mut Blocks,
@@ -148,7 +149,7 @@ impl Reorder {
         bucket: u8,
         sequence: u32,
         packet: &[u8],
-        hold: Duration,
+        hold: impl FnOnce() -> Duration,
     ) -> Taken {
         self.buckets.resize(BUCKETS, None);
         let line = self.buckets[usize::from(bucket)].get_or_insert_default();
@@ -166,7 +167,7 @@ impl Reorder {
             return Taken::Deliver;
         }
         let before = line.weight();
-        let due = now + hold;
+        let due = now + hold();
         if !line.keep(blocks, sequence, packet, due) {
             return Taken::Duplicate;
         }

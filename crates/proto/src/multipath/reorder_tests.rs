@@ -30,7 +30,7 @@ impl Exit {
     /// Takes the packet of a number, counted from the start. Its bytes tell the number.
     fn take(&mut self, now: Instant, number: u32, hold: Duration) -> Taken {
         let sequence = self.start.wrapping_add(number);
-        self.reorder.take(&mut self.blocks, now, 9, sequence, &bytes(number), hold)
+        self.reorder.take(&mut self.blocks, now, 9, sequence, &bytes(number), || hold)
     }
 
     /// The numbers that are given out now.
@@ -112,7 +112,7 @@ fn what_nobody_will_send_is_not_waited_for() {
     assert!(exit.is_at_rest());
     // Of a bucket of which nothing came yet, too.
     exit.reorder.abandon(8, 0, 3);
-    let first = exit.reorder.take(&mut exit.blocks, at(0), 8, 3, &bytes(3), HOLD);
+    let first = exit.reorder.take(&mut exit.blocks, at(0), 8, 3, &bytes(3), || HOLD);
     assert_eq!(first, Taken::Deliver);
 }
 
@@ -198,7 +198,7 @@ fn when_nobody_will_send_what_is_missing_all_that_is_kept_goes_on() {
 fn no_bucket_waits_for_another() {
     let (mut reorder, mut blocks) = (Reorder::default(), Blocks::default());
     let mut take =
-        |bucket, sequence| reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket], HOLD);
+        |bucket, sequence| reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket], || HOLD);
     assert_eq!(
         (take(0, 1), take(255, 0), take(255, 2)),
         (Taken::Kept, Taken::Deliver, Taken::Kept)
@@ -210,7 +210,7 @@ fn no_bucket_waits_for_another() {
     assert_eq!((packet, reorder.due()), (vec![255], Some(at(0) + HOLD)));
     reorder.clear(&mut blocks);
     assert_eq!((reorder.bytes(), reorder.due(), reorder.is_empty()), (0, None, true));
-    assert_eq!(reorder.take(&mut blocks, at(0), 0, 0, &[], HOLD), Taken::Deliver);
+    assert_eq!(reorder.take(&mut blocks, at(0), 0, 0, &[], || HOLD), Taken::Deliver);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn all_buckets_together_keep_no_more_than_there_is_room_for() {
     // Of each bucket every second is missing.
     for sequence in (1..18_000).step_by(2) {
         for bucket in [1, 2, 3] {
-            reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket; 1_000], HOLD);
+            reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket; 1_000], || HOLD);
             assert!(reorder.bytes() <= BYTES_MAX + 2_000);
             while let Some(bucket) = reorder.next(&mut blocks, at(0), &mut packet) {
                 *given.entry(bucket).or_default() += 1;

@@ -12,7 +12,7 @@ use crate::paths::list::Paths;
 use crate::session::epochs::{Epochs, Standing};
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
-use crate::tunnel::Context;
+use crate::tunnel::{Config, Context};
 
 /// How long a gap in a sequence is held open, in round trips of the longest path: for a loss to be
 /// noticed, the repair to arrive, and for that once more.
@@ -47,10 +47,10 @@ impl Inbound {
         (bucket, sequence): (u8, u32),
         packet: &[u8],
     ) -> Taken {
-        let hold = self.gap_time(cx, paths);
         let Some((epoch, _)) = epochs.find(epoch) else { return Taken::Duplicate };
-        let blocks = cx.memory.blocks();
-        let taken = epoch.reorder.take(blocks, cx.now, bucket, sequence, packet, hold);
+        let (now, config, blocks) = (cx.now, cx.config, cx.memory.blocks());
+        let hold = || self.gap_time(now, config, paths);
+        let taken = epoch.reorder.take(blocks, now, bucket, sequence, packet, hold);
         if taken == Taken::Late && !cx.config.ablation.is_off(Heuristic::LateHold) {
             let longer = (usual_gap_time(paths) * LATE_HOLD).min(HOLD_MAX);
             self.lateness = Some((cx.now, longer));
@@ -94,12 +94,12 @@ impl Inbound {
     }
 
     /// How long a gap is held open: longer, if a packet came lately after its gap was given up.
-    fn gap_time(&self, cx: &Context<'_>, paths: &Paths) -> Duration {
-        if !cx.config.reorders {
+    fn gap_time(&self, now: Instant, config: &Config, paths: &Paths) -> Duration {
+        if !config.reorders {
             return Duration::ZERO;
         }
         let usual = usual_gap_time(paths);
-        let late = self.lateness.filter(|(at, _)| cx.now < *at + LATE_FRESH);
+        let late = self.lateness.filter(|(at, _)| now < *at + LATE_FRESH);
         late.map_or(usual, |(_, hold)| hold.max(usual))
     }
 }

@@ -282,15 +282,17 @@ impl Peer {
         framing: Framing,
         packet: &[u8],
     ) -> Result<(), DropReason> {
-        let (id, came) = (arrival.epoch, arrival.came(&self.tunnel.paths.list));
+        let id = arrival.epoch;
         let place = match framing {
-            Framing::Plain => return self.deliver(cx, came, packet),
+            Framing::Plain => {
+                return self.deliver(cx, arrival.came(&self.tunnel.paths.list), packet);
+            }
             Framing::Once { bucket, sequence } => {
                 let found = self.tunnel.epochs.find(id);
-                if found.is_some_and(|(epoch, _)| epoch.reorder.take_once(bucket, sequence)) {
-                    return self.deliver(cx, came, packet);
-                }
-                return Ok(());
+                let is_first =
+                    found.is_some_and(|(epoch, _)| epoch.reorder.take_once(bucket, sequence));
+                let came = arrival.came(&self.tunnel.paths.list);
+                return if is_first { self.deliver(cx, came, packet) } else { Ok(()) };
             }
             Framing::InOrder { bucket, sequence } => (bucket, sequence),
             Framing::First { bucket, epoch, end } => {
