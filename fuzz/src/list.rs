@@ -9,6 +9,7 @@ pub const TARGETS: &[Target] = &[
     targets::control_request::TARGET,
     targets::data_header::TARGET,
     targets::dns_answer::TARGET,
+    targets::dns_forwarded::TARGET,
     targets::exchange::TARGET,
     targets::first_bytes::TARGET,
     targets::frames::TARGET,

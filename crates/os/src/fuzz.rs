@@ -19,7 +19,7 @@ use rustls::ServerConfig;
 use socket2::Socket;
 
 use crate::{
-    dns::bus::Bus,
+    dns::{bus::Bus, forwarder::message as forwarded},
     http, links,
     names::message,
     netlink::{Messages, generic},
@@ -105,6 +105,40 @@ pub fn dns_answer(
 
 fn kind(v6: bool) -> message::Kind {
     if v6 { message::Kind::Ipv6 } else { message::Kind::Ipv4 }
+}
+
+/// What the DNS forwarder does with a query.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forwarded {
+    /// Whether the gateway's servers are asked.
+    pub is_inside: bool,
+    /// What a client gets if no server could be asked.
+    pub failure: Vec<u8>,
+    /// Bytes of the longest UDP answer that the client takes.
+    pub answer_len_max: usize,
+}
+
+/// What the DNS forwarder does with a query, if names of `domain` are the tunnel's; `None` if it
+/// drops the query.
+pub fn dns_forwarded(query: &[u8], domain: &str) -> Option<Forwarded> {
+    let question = forwarded::query(query)?;
+    Some(Forwarded {
+        is_inside: question.is_under(&forwarded::encode(domain)),
+        failure: forwarded::failure(query, question),
+        answer_len_max: forwarded::answer_len_max(query, question),
+    })
+}
+
+/// What the client of a query gets over UDP if a server sends `answer`: an answer, or a refusal
+/// (`Err`). `None` if the forwarder goes on waiting. The query was sent with the identifier `id`.
+pub fn dns_passed_on(answer: &[u8], id: [u8; 2], query: &[u8]) -> Option<Result<Vec<u8>, Vec<u8>>> {
+    let question = forwarded::query(query)?;
+    let fit = || forwarded::fit(answer, query, question).into_owned();
+    match forwarded::judge(answer, id, query) {
+        forwarded::Answer::Valid => Some(Ok(fit())),
+        forwarded::Answer::Refusal => Some(Err(fit())),
+        forwarded::Answer::Foreign => None,
+    }
 }
 
 /// The body of a bus's reply to the first call. The bus sends these bytes and closes.

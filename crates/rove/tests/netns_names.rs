@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use support::names::{serve_names, serve_zone};
 use support::netns::{
-    Lab, Running, download, edit, in_namespace, own_etc, pattern, serve_pattern, sh, wait_until,
+    Lab, Running, download, edit, in_namespace, inside, own_etc, pattern, serve_pattern, sh,
+    wait_until,
 };
 
 const WEB: &str = "198.51.100.80:80";
@@ -137,6 +138,69 @@ fn names_are_split_without_systemd_resolved() {
         assert!(!local.take().iter().any(is_leaked));
         lab.rove("client", "down").ok();
         assert_eq!(resolv_conf(), before);
+    });
+}
+
+/// The C library gives up after two seconds here, as `options timeout:1 attempts:2` asks.
+#[test]
+fn split_names_reach_ipv6_servers_and_the_next_one_after_a_lost_answer() {
+    in_namespace("split_names_reach_ipv6_servers_and_the_next_one_after_a_lost_answer", || {
+        let (lab, _gateway, invite, _) = split_lab("split DNS over IPv6");
+        let _inside = serve_zone("gateway", "10.77.0.1:53", &CORP);
+        let outside = [("www.example.com", "192.0.2.80"), ("long.example.com", "192.0.2.81")];
+        sh("ip -n router addr add fe80::53/64 dev to-client nodad
+            ip -n router addr add 2001:db8:c::53/64 dev to-client nodad");
+        let link = sh("ip -n router -o link show to-client | cut -d: -f1");
+        let at_link = format!("[fe80::53%{}]:53", link.trim());
+        let reached = ["[2001:db8:c::53]:53", &at_link];
+        let reached = reached.map(|address| serve_zone("router", address, &outside));
+        // A server that hears every query and whose answers are lost.
+        let lost = "nft 'add table ip lost; add chain ip lost out { type filter hook output \
+            priority 0; }; add rule ip lost out ip saddr 203.0.113.254 udp sport 53 drop'";
+        sh(&format!("nsenter --net=/run/netns/router {lost}"));
+        let silent = serve_zone("router", "203.0.113.254:53", &outside);
+        lab.rove("client", &format!("up {invite}")).ok();
+        let options = "options timeout:1 attempts:2\n";
+        for servers in [
+            "nameserver 203.0.113.254\nnameserver 2001:db8:c::53\n",
+            "nameserver 2001:db8:c::53\n",
+            "nameserver fe80::53%to-router\n",
+        ] {
+            fs::write(RESOLV_CONF, format!("{servers}{options}")).unwrap();
+            wait_until("it is ours again", || resolv_conf().contains("nameserver 127.0.0.77\n"));
+            wait_until("the new servers are asked", || lookup("long.example.com") == "192.0.2.81");
+            for (name, address) in outside {
+                let began = Instant::now();
+                assert_eq!(lookup(name), address, "{servers}");
+                assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+            }
+            let is_asked = reached.iter().any(|server| !server.take().is_empty());
+            assert!(is_asked, "{servers}");
+        }
+        assert!(!silent.take().is_empty(), "the first server was asked first");
+
+        // A program asks what nobody answers, until the forwarder has no room for more.
+        fs::write(RESOLV_CONF, format!("nameserver 203.0.113.254\n{options}")).unwrap();
+        wait_until("it is ours again", || resolv_conf().contains("nameserver 127.0.0.77\n"));
+        std::thread::sleep(Duration::from_secs(1));
+        silent.take();
+        inside("client", || {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            for number in 0..1_000 {
+                let head = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x05";
+                let name = format!("a{number:04}");
+                let query = [&head[..], name.as_bytes(), b"\x00\x00\x01\x00\x01"].concat();
+                socket.send_to(&query, "127.0.0.77:53").unwrap();
+                if number % 50 == 0 {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        })
+        .join()
+        .unwrap();
+        assert_eq!(lookup("intranet.corp.example"), "10.20.0.9");
+        assert!(silent.take().len() > 256, "there was room for all of them");
+        lab.rove("client", "down").ok();
     });
 }
 

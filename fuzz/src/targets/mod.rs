@@ -5,6 +5,7 @@ pub mod control;
 pub mod control_request;
 pub mod data_header;
 pub mod dns_answer;
+pub mod dns_forwarded;
 pub mod exchange;
 pub mod first_bytes;
 pub mod frames;

@@ -8,7 +8,7 @@
 
 pub(crate) mod bus;
 mod file;
-mod forwarder;
+pub(crate) mod forwarder;
 pub(crate) mod keeper;
 pub(crate) mod resolved;
 mod way;

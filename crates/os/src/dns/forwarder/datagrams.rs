@@ -1,8 +1,11 @@
 //! Queries over UDP, and the loop that waits for them.
 //!
-//! Each query has a socket of its own, connected to the server: the kernel drops datagrams from
-//! elsewhere. When the next server is asked, the socket is replaced, so port and identifier are
-//! fresh.
+//! Each server that is asked gets a socket of its own, connected to it: the kernel drops datagrams
+//! from elsewhere. Port and identifier are fresh each time. An earlier server may still answer
+//! after the next one was asked.
+//!
+//! Any user of the host can send queries that no server answers. If all sockets are in use, the
+//! oldest query is forgotten: a flood of queries delays others less than a refusal of new ones.
 
 use std::{
     io,
@@ -23,24 +26,34 @@ use super::{
     streams,
 };
 
-/// Queries that wait for an answer at once, each with a socket. A page with 80 hosts asks for three
-/// kinds of record each.
-pub(super) const PENDING_MAX: usize = 256;
+/// Sockets that wait for an answer at once. A page with 80 hosts asks for three kinds of record
+/// each.
+pub(super) const SOCKETS_MAX: usize = 256;
+/// Queries with the same question that wait at once. More are a circle, for example if a resolver
+/// of this host asks the forwarder and is asked by it.
+pub(super) const SAME_MAX: usize = 64;
+/// Bytes of a query. The longest name takes 271 with its header; options and signatures follow.
+const QUERY_LEN_MAX: usize = 4_096;
 /// Datagrams that are read from one socket before the others have their turn.
 const BATCH: usize = 64;
 
 /// A query that waits for its answer.
 struct Pending {
     client: SocketAddr,
-    client_id: [u8; ID_LEN],
-    /// The query as the server gets it.
+    /// As the client sent it.
     query: Vec<u8>,
     /// The servers that were not asked yet, the next one last.
     left: Vec<Server>,
-    socket: UdpSocket,
+    asked: Vec<Asked>,
     /// When the next server is asked, or the query is given up.
     due: Instant,
     end: Instant,
+}
+
+/// A server that was asked.
+struct Asked {
+    socket: UdpSocket,
+    id: [u8; ID_LEN],
 }
 
 /// Forwards queries until `wakes` is closed.
@@ -55,21 +68,16 @@ pub(super) fn serve(
     let streams = Arc::new(AtomicUsize::new(0));
     while !servers.is_stopped() {
         let fixed = [wakes.as_raw_fd(), datagrams.as_raw_fd(), listener.as_raw_fd()];
-        let waiting = queries.pending.iter().map(|pending| pending.socket.as_raw_fd());
+        let waiting = queries.sockets().map(|socket| socket.as_raw_fd());
         let mut polled: Vec<_> = fixed.into_iter().chain(waiting).map(readable).collect();
         wait(&mut polled, queries.patience());
-        let is_ready = |at: usize| polled.get(at).is_some_and(|polled| polled.revents != 0);
-        // From the last to the first: an answered query leaves the list.
-        for at in (0..queries.pending.len()).rev() {
-            if is_ready(fixed.len() + at) {
-                queries.take_answers(at, &mut room);
-            }
-        }
+        let (fixed, waiting) = polled.split_at(fixed.len());
+        queries.take_answers(waiting, &mut room);
         queries.ask_due(Instant::now());
-        if is_ready(1) {
+        if fixed.get(1).is_some_and(is_ready) {
             queries.take_queries(&mut room);
         }
-        if is_ready(2) {
+        if fixed.get(2).is_some_and(is_ready) {
             streams::accept(listener, servers, &streams);
         }
     }
@@ -78,6 +86,7 @@ pub(super) fn serve(
 struct Queries<'a> {
     datagrams: &'a UdpSocket,
     servers: &'a Servers,
+    /// The oldest first.
     pending: Vec<Pending>,
 }
 
@@ -85,6 +94,10 @@ impl Queries<'_> {
     fn patience(&self) -> Option<Duration> {
         let due = self.pending.iter().map(|pending| pending.due).min()?;
         Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = &UdpSocket> {
+        self.pending.iter().flat_map(|pending| &pending.asked).map(|asked| &asked.socket)
     }
 
     fn take_queries(&mut self, room: &mut [u8]) {
@@ -101,103 +114,144 @@ impl Queries<'_> {
 
     fn take_query(&mut self, query: &[u8], client: SocketAddr) {
         let Some(question) = message::query(query) else { return };
-        let Some(&client_id) = query.first_chunk() else { return };
-        if self.pending.len() >= PENDING_MAX {
+        let is_same = |pending: &&Pending| message::query(&pending.query) == Some(question);
+        let same = self.pending.iter().filter(is_same).count();
+        if query.len() > QUERY_LEN_MAX || same >= SAME_MAX {
             return;
+        }
+        while self.sockets().count() >= SOCKETS_MAX {
+            self.pending.remove(0);
         }
         let mut left = self.servers.of(question);
         left.reverse();
-        let mut query = query.to_vec();
-        match ask_next(&mut query, &mut left) {
-            Some(socket) => {
-                let now = Instant::now();
-                let end = now + QUERY_TIME;
-                let due = if left.is_empty() { end } else { now + RETRY };
-                self.pending.push(Pending { client, client_id, query, left, socket, due, end });
-            }
-            None => self.fail(&mut query, client_id, client),
+        let now = Instant::now();
+        let (query, asked) = (query.to_vec(), Vec::new());
+        let mut pending = Pending { client, query, left, asked, due: now, end: now + QUERY_TIME };
+        pending.ask_next(now);
+        if pending.can_be_answered() {
+            self.pending.push(pending);
+        } else {
+            pending.fail(self.datagrams);
         }
     }
 
-    fn take_answers(&mut self, at: usize, room: &mut [u8]) {
-        for _ in 0..BATCH {
-            let pending = &mut self.pending[at];
-            let length = match pending.socket.recv(room) {
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The server does not listen (ICMP).
-                Err(_) if pending.left.is_empty() => {
-                    let mut failed = self.pending.swap_remove(at);
-                    return self.fail(&mut failed.query, failed.client_id, failed.client);
-                }
-                Err(_) => {
-                    pending.due = Instant::now();
-                    return;
-                }
-            };
-            match message::judge(&room[..length], &pending.query) {
-                Answer::Foreign => {}
-                Answer::Refusal if !pending.left.is_empty() => pending.due = Instant::now(),
-                Answer::Valid | Answer::Refusal => {
-                    let answered = self.pending.swap_remove(at);
-                    room[..ID_LEN].copy_from_slice(&answered.client_id);
-                    return self.reply(&room[..length], answered.client);
+    /// Reads the [sockets](Self::sockets) that are ready.
+    fn take_answers(&mut self, polled: &[libc::pollfd], room: &mut [u8]) {
+        let mut rest = polled;
+        self.pending.retain_mut(|pending| {
+            let (ours, others) = rest.split_at(pending.asked.len());
+            rest = others;
+            // From the last to the first: a socket without hope leaves the list.
+            for at in (0..ours.len()).rev().filter(|&at| is_ready(&ours[at])) {
+                if let Some(length) = pending.take_answer(at, room) {
+                    pending.reply(&mut room[..length], self.datagrams);
+                    return false;
                 }
             }
-        }
+            let waits = pending.can_be_answered();
+            if !waits {
+                pending.fail(self.datagrams);
+            }
+            waits
+        });
     }
 
     /// Asks the next server where one is due, and forgets queries that are too old.
     fn ask_due(&mut self, now: Instant) {
+        let mut free = SOCKETS_MAX.saturating_sub(self.sockets().count());
         self.pending.retain_mut(|pending| {
-            if pending.due > now {
-                return true;
+            if pending.due <= now {
+                if free == 0 && !pending.left.is_empty() && !pending.asked.is_empty() {
+                    pending.asked.remove(0);
+                    free += 1;
+                }
+                let before = pending.asked.len();
+                pending.ask_next(now);
+                free = free.saturating_sub(pending.asked.len() - before);
+                if !pending.can_be_answered() {
+                    pending.fail(self.datagrams);
+                    return false;
+                }
             }
-            if let Some(socket) = ask_next(&mut pending.query, &mut pending.left) {
-                pending.socket = socket;
-                pending.due = if pending.left.is_empty() { pending.end } else { now + RETRY };
-                return pending.due > now;
-            }
-            // The last server may still answer.
-            pending.due = pending.end;
-            pending.due > now
+            pending.end > now
         });
-    }
-
-    /// Answers that no server could be asked.
-    fn fail(&self, query: &mut [u8], client_id: [u8; ID_LEN], client: SocketAddr) {
-        query[..ID_LEN].copy_from_slice(&client_id);
-        if let Some(question) = message::query(query) {
-            self.reply(&message::failure(query, question), client);
-        }
-    }
-
-    fn reply(&self, answer: &[u8], client: SocketAddr) {
-        // A client that is gone, or whose queue is full, asks again.
-        let _ = self.datagrams.send_to(answer, client);
     }
 }
 
-/// Sends the query to the next server that can be reached, with a new identifier.
-fn ask_next(query: &mut [u8], left: &mut Vec<Server>) -> Option<UdpSocket> {
-    while let Some(server) = left.pop() {
-        let ask = |query: &mut [u8]| -> io::Result<UdpSocket> {
-            let socket = server.socket(Type::DGRAM)?;
-            socket.connect(&server.address.into())?;
-            socket.set_nonblocking(true)?;
-            query[..ID_LEN].copy_from_slice(&identifier()?);
-            socket.send(query)?;
-            Ok(socket.into())
-        };
-        if let Ok(socket) = ask(query) {
-            return Some(socket);
+impl Pending {
+    /// Asks the next server that can be reached.
+    fn ask_next(&mut self, now: Instant) {
+        self.due = self.end;
+        while let Some(server) = self.left.pop() {
+            if let Ok(asked) = ask(&self.query, &server) {
+                self.asked.push(asked);
+                if !self.left.is_empty() {
+                    self.due = now + RETRY;
+                }
+                return;
+            }
         }
     }
-    None
+
+    /// Whether a server may still answer, or can still be asked.
+    fn can_be_answered(&self) -> bool {
+        !self.asked.is_empty() || !self.left.is_empty()
+    }
+
+    /// Reads what a server sent. Returns the length of the answer that the client gets. The next
+    /// server is due if this one has none.
+    fn take_answer(&mut self, at: usize, room: &mut [u8]) -> Option<usize> {
+        let is_last = self.left.is_empty() && self.asked.len() == 1;
+        let Asked { socket, id } = &self.asked[at];
+        for _ in 0..BATCH {
+            match socket.recv(room) {
+                Ok(length) => match message::judge(&room[..length], *id, &self.query) {
+                    Answer::Foreign => continue,
+                    Answer::Refusal if !is_last => {}
+                    Answer::Valid | Answer::Refusal => return Some(length),
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                // The server does not listen (ICMP).
+                Err(_) => {}
+            }
+            self.asked.remove(at);
+            self.due = Instant::now();
+            return None;
+        }
+        None
+    }
+
+    /// Answers the client, with as many bytes as it takes.
+    fn reply(&self, answer: &mut [u8], datagrams: &UdpSocket) {
+        answer[..ID_LEN].copy_from_slice(&self.query[..ID_LEN]);
+        let Some(question) = message::query(&self.query) else { return };
+        // A client that is gone, or whose queue is full, asks again.
+        let _ = datagrams.send_to(&message::fit(answer, &self.query, question), self.client);
+    }
+
+    /// Answers that no server could be asked.
+    fn fail(&self, datagrams: &UdpSocket) {
+        if let Some(question) = message::query(&self.query) {
+            self.reply(&mut message::failure(&self.query, question), datagrams);
+        }
+    }
+}
+
+fn ask(query: &[u8], server: &Server) -> io::Result<Asked> {
+    let socket = server.socket(Type::DGRAM)?;
+    socket.connect(&server.address.into())?;
+    socket.set_nonblocking(true)?;
+    let id = identifier()?;
+    socket.send(&[&id, &query[ID_LEN..]].concat())?;
+    Ok(Asked { socket: socket.into(), id })
 }
 
 fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+fn is_ready(polled: &libc::pollfd) -> bool {
+    polled.revents != 0
 }
 
 /// Waits until one of the sockets is readable or closed, for ever without `time`.

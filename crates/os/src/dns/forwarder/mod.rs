@@ -10,15 +10,26 @@
 //! needs no privilege but a port below 1024.
 //!
 //! An answer counts only if it comes from the server that was asked, to a random port, with a
-//! random identifier and the same question. A server that does not answer within
-//! [`RETRY`](servers::RETRY), or refuses, is followed by the next one.
+//! random identifier and the same question. The case of letters is not compared, because some
+//! servers change it. An answer is kept for nobody, so a forged one deceives one query at most. A
+//! UDP answer that is longer than the client allows is cut to its question, and the client asks
+//! again over TCP.
 //!
-//! Bounds: [`PENDING_MAX`](datagrams::PENDING_MAX) UDP queries and
-//! [`STREAMS_MAX`](streams::STREAMS_MAX) TCP connections at once. Further ones are dropped.
-//! Limit: only programs that read resolv.conf find it, and it listens on IPv4 alone.
+//! If a server does not answer within [`RETRY`](servers::RETRY), or refuses, the next one is asked
+//! as well.
+//!
+//! It listens on IPv4 alone. Hosts without an IPv4 network have 127.0.0.0/8, too, with an address
+//! that no other resolver uses. IPv6 has one loopback address, and `net.ipv6.conf.lo.disable_ipv6`
+//! removes it. Servers may have either family.
+//!
+//! Bounds: [`SOCKETS_MAX`](datagrams::SOCKETS_MAX) sockets wait for UDP answers,
+//! [`SAME_MAX`](datagrams::SAME_MAX) of them for one question, and
+//! [`STREAMS_MAX`](streams::STREAMS_MAX) TCP connections are served at once. Limits: only programs
+//! that read resolv.conf find it. A user of the host who keeps all TCP connections busy keeps long
+//! answers from others.
 
 mod datagrams;
-mod message;
+pub(crate) mod message;
 mod servers;
 mod streams;
 

@@ -28,8 +28,9 @@ use crate::{
     socket::lead,
 };
 
-/// How long a server has before the next one is asked. The C library waits 5 s for the forwarder.
-pub(super) const RETRY: Duration = Duration::from_secs(2);
+/// How long a server has before the next one is asked. The C library waits 5 s for the forwarder,
+/// and 1 s with `options timeout:1`: then the second server still has time to answer.
+pub(super) const RETRY: Duration = Duration::from_millis(700);
 /// How long a query is remembered in all.
 pub(super) const QUERY_TIME: Duration = Duration::from_secs(6);
 /// How long the servers of the links are believed. A name that is looked up this soon after a move
@@ -74,7 +75,9 @@ impl Servers {
 
     pub(super) fn set(&self, dns: &Dns) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.inside = dns.servers.iter().map(|&server| SocketAddr::new(server, PORT)).collect();
+        // A gateway cannot be on this host, and one that says so could lead queries in a circle.
+        let servers = dns.servers.iter().filter(|server| !server.to_canonical().is_loopback());
+        known.inside = servers.map(|&server| SocketAddr::new(server, PORT)).collect();
         known.domains = dns.domains.iter().map(|domain| message::encode(domain)).collect();
     }
 

@@ -17,7 +17,7 @@ use socket2::Type;
 
 use super::{
     message::{self, Answer, ID_LEN},
-    servers::{QUERY_TIME, RETRY, Server, Servers, identifier, is_local},
+    servers::{QUERY_TIME, Server, Servers, identifier, is_local},
 };
 
 /// Connections at once.
@@ -26,6 +26,9 @@ pub(super) const STREAMS_MAX: usize = 16;
 pub(super) const BACKLOG: libc::c_int = 16;
 /// Queries of one connection.
 const QUERIES_MAX: usize = 64;
+/// How long a server has before the next one is asked. Over TCP an answer takes two round trips,
+/// and the answer of the earlier server is lost.
+const RETRY: Duration = Duration::from_secs(2);
 /// How long a connection may wait for its next query.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -82,11 +85,10 @@ fn ask_one(query: &[u8], server: &Server, end: Instant) -> io::Result<(Answer, V
     let socket = server.socket(Type::STREAM)?;
     socket.connect_timeout(&server.address.into(), time_to(end)?.min(RETRY))?;
     let stream = TcpStream::from(socket);
-    let mut asked = query.to_vec();
-    asked[..ID_LEN].copy_from_slice(&identifier()?);
-    send(&stream, &asked, end)?;
+    let id = identifier()?;
+    send(&stream, &[&id, &query[ID_LEN..]].concat(), end)?;
     let mut answer = receive(&stream, end)?;
-    let judged = message::judge(&answer, &asked);
+    let judged = message::judge(&answer, id, query);
     if judged != Answer::Foreign {
         answer[..ID_LEN].copy_from_slice(&query[..ID_LEN]);
     }

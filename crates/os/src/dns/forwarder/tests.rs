@@ -1,6 +1,10 @@
+use std::{net::Ipv4Addr, path::Path};
+
 use proptest::prelude::*;
 
-use super::message::{Answer, encode, failure, judge, query};
+use super::message::{self, Answer, answer_len_max, encode, failure, fit, query};
+use super::servers::Servers;
+use crate::plan::Dns;
 
 const HEADER: [u8; 12] = [7, 9, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
 const TYPE_A: [u8; 4] = [0, 1, 0, 1];
@@ -9,6 +13,10 @@ const EDNS: [u8; 11] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
 
 fn asks(name: &str) -> Vec<u8> {
     [&HEADER[..], &encode(name), &TYPE_A, &EDNS].concat()
+}
+
+fn judge(answer: &[u8], query: &[u8]) -> Answer {
+    message::judge(answer, query.first_chunk().copied().unwrap_or_default(), query)
 }
 
 fn answers(query: &[u8], code: u8) -> Vec<u8> {
@@ -76,6 +84,38 @@ fn an_answer_has_the_identifier_and_the_question() {
     assert_eq!(judge(&failed, &asked), Answer::Refusal);
 }
 
+#[test]
+fn a_gateway_cannot_lead_queries_back_to_this_host() {
+    let servers = Servers::new(Ipv4Addr::new(127, 0, 0, 77), Path::new("/nonexistent"));
+    let named = ["127.0.0.77", "::ffff:127.0.0.77", "::1", "10.77.0.1", "fd77::1"];
+    let dns = Dns {
+        servers: named.iter().map(|server| server.parse().unwrap()).collect(),
+        domains: vec!["corp.example".to_owned()],
+        all: false,
+    };
+    servers.set(&dns);
+    let asked = servers.of(query(&asks("www.corp.example")).unwrap());
+    let asked: Vec<String> = asked.iter().map(|server| server.address.to_string()).collect();
+    assert_eq!(asked, ["10.77.0.1:53", "[fd77::1]:53"]);
+}
+
+#[test]
+fn an_answer_is_as_long_as_its_client_takes() {
+    let asked = asks("www.example");
+    let longest = |asked: &[u8]| answer_len_max(asked, query(asked).unwrap());
+    assert_eq!(longest(&asked), 1_232);
+    let end = asked.len() - EDNS.len();
+    // No option record, half of one, one of 100 bytes, and a record of another type.
+    for records in [&[][..], &[0, 0, 41, 4], &[0, 0, 41, 0, 100], &[0, 0, 16, 4, 208]] {
+        assert_eq!(longest(&[&asked[..end], records].concat()), 512, "{records:?}");
+    }
+    let long = [&answers(&asked, 0)[..], &[9; 2_000]].concat();
+    assert_eq!(fit(&long[..1_232], &asked, query(&asked).unwrap()).len(), 1_232);
+    let short = fit(&long, &asked, query(&asked).unwrap());
+    assert_eq!(judge(&short, &asked), Answer::Valid);
+    assert_eq!((short[2], short[3], short.len()), (0x83, 0x80, end));
+}
+
 proptest! {
     #[test]
     fn no_message_makes_it_panic(
@@ -89,6 +129,7 @@ proptest! {
         for one in [&message, &asked] {
             if let Some(question) = query(one) {
                 let _ = (question.is_under(&encode("corp.example")), failure(one, question));
+                let _ = answer_len_max(one, question);
             }
             let _ = (judge(one, &asked), judge(one, &message));
         }
