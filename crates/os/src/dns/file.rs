@@ -6,14 +6,19 @@
 //! While the file names the forwarder of a split tunnel, the original's search list and options
 //! stay in effect: names of the local network resolve as before.
 //!
-//! A text that somebody made from Rove's, for example with an editor, is no original: it names the
-//! tunnel's servers. In its place the original of before is kept, which [`Replaced`] remembers.
+//! A text that another program writes while Rove is up is the new original, with two exceptions,
+//! because names would resolve nowhere after the tunnel's end. A text that somebody made from
+//! Rove's, for example with an editor, is no original: the one of before is kept, which
+//! [`Replaced`] remembers. A text of another program that copied the servers which Rove named
+//! becomes the original without them, and if it names no other server, the one of before is kept.
+//! Servers with public addresses stay in it, because they can be reached without the tunnel.
 //!
 //! It is restored only if the file is still as Rove wrote it: a later change by a DHCP client or a
 //! person is newer and stays. A symbolic link is replaced by a file. If the link's directory cannot
 //! be changed, as on hosts with a read-only /etc, Rove writes the file that the link leads to.
 //!
-//! Limit: of the original's mode only the permission bits come back.
+//! Limits: of the original's mode only the permission bits come back. After a crash, nobody
+//! remembers what a text replaced that another program has overwritten since.
 
 mod carried;
 
@@ -21,7 +26,7 @@ use std::{
     ffi::CString,
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Seek as _, Write as _},
-    net::{Ipv4Addr, SocketAddr, SocketAddrV6},
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6},
     os::unix::{
         ffi::OsStrExt as _,
         fs::{OpenOptionsExt, PermissionsExt, symlink},
@@ -29,8 +34,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ipnet::{IpNet, Ipv4Net};
+
 use self::carried::Original;
-use crate::{error::Error, names::PORT, plain, plan::Dns};
+use crate::{
+    error::Error,
+    names::PORT,
+    plain,
+    plan::{Dns, is_private},
+};
 
 /// Bytes of a resolver's file; one that is longer is none. An original of this length fits into
 /// Rove's text, see [`carried`].
@@ -39,6 +51,8 @@ const LEN_MAX: u64 = 64 << 10;
 const SERVERS_MAX: usize = 3;
 /// Domains that it tries (MAXDNSRCH); newer ones try more.
 const SEARCH_MAX: usize = 6;
+/// Addresses behind a carrier's NAT (RFC 6598), which inner networks may use.
+const SHARED: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(100, 64, 0, 0), 10));
 /// How the lines of an original begin that hold beside the forwarder, too.
 const KEPT: [&str; 4] = ["search", "domain", "options", "sortlist"];
 /// Bytes of these lines that are kept. Both lists fit into the room that [`carried`] leaves.
@@ -53,19 +67,65 @@ pub(super) enum Named<'a> {
     Forwarder(Ipv4Addr),
 }
 
-/// The original that this process replaced last.
+/// What this process replaced last.
 #[derive(Debug, Default)]
-pub(super) struct Replaced(Option<Original>);
+pub(super) struct Replaced(Option<Before>);
+
+#[derive(Debug)]
+struct Before {
+    original: Original,
+    /// The servers that Rove named in its place and that need Rove.
+    named: Vec<IpAddr>,
+}
 
 impl Replaced {
     /// The original behind what is there now.
     fn original(&self, found: Original) -> Original {
-        let is_made_of_ours =
-            matches!(&found, Original::File { text, .. } if carried::is_made_of_ours(text));
-        match &self.0 {
-            Some(before) if is_made_of_ours => before.clone(),
-            Some(_) | None => found,
+        match (&self.0, &found) {
+            (Some(before), Original::File { text, mode }) => {
+                before.instead_of(text, *mode).unwrap_or(found)
+            }
+            (Some(_) | None, _) => found,
         }
+    }
+}
+
+impl Before {
+    fn new(named: Named<'_>, original: &Original) -> Self {
+        let named = match named {
+            Named::Tunnel(dns) => dns.servers.clone(),
+            Named::Forwarder(address) => vec![address.into()],
+        };
+        let needs_rove = |server: &IpAddr| {
+            let net = IpNet::from(*server);
+            is_private(&net) || SHARED.contains(&net) || server.is_loopback()
+        };
+        Self { original: original.clone(), named: named.into_iter().filter(needs_rove).collect() }
+    }
+
+    /// The original instead of a text that was found, if that text leads to servers which need
+    /// Rove.
+    fn instead_of(&self, text: &[u8], mode: u32) -> Option<Original> {
+        if matches!(&self.original, Original::File { text: before, .. } if before == text) {
+            return None;
+        }
+        if carried::is_made_of_ours(text) {
+            return Some(self.original.clone());
+        }
+        let server_of = |line: &[u8]| parse_line(&String::from_utf8_lossy(line));
+        let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
+        let is_ours =
+            |line: &&[u8]| server_of(line).is_some_and(|server| self.named.contains(&server.ip()));
+        if !lines.iter().any(is_ours) {
+            return None;
+        }
+        let others: Vec<&[u8]> = lines.into_iter().filter(|line| !is_ours(line)).collect();
+        let is_rest = others.iter().any(|line| server_of(line).is_some());
+        Some(if is_rest {
+            Original::File { text: others.concat(), mode }
+        } else {
+            self.original.clone()
+        })
     }
 }
 
@@ -91,7 +151,7 @@ pub(super) fn install(
     let path = &*place(path);
     let original = original(path).map_err(|error| failed("read", path, error))?;
     let original = replaced_last.original(original);
-    replaced_last.0 = Some(original.clone());
+    replaced_last.0 = Some(Before::new(named, &original));
     let text = carried::write(&lines(named, &replaced(path, &original)), &original);
     write(path, &text, 0o644).map_err(|error| failed("write", path, error))
 }
@@ -100,9 +160,11 @@ pub(super) fn install(
 pub(super) fn remove(path: &Path, replaced_last: &Replaced) -> Result<(), Error> {
     let path = &*place(path);
     let text = read(path).map_err(|error| failed("read", path, error))?.unwrap_or_default();
-    let before = replaced_last.0.as_ref().filter(|_| carried::is_made_of_ours(&text));
     let ours = carried::read(&text).map(|ours| ours.original);
-    let Some(original) = ours.or_else(|| before.cloned()) else { return Ok(()) };
+    // Whoever put a link there since manages the file that it leads to.
+    let before = replaced_last.0.as_ref().filter(|_| !is_link(path));
+    let instead = || before?.instead_of(&text, mode(path).ok()?);
+    let Some(original) = ours.or_else(instead) else { return Ok(()) };
     let restored = match original {
         Original::Missing => fs::remove_file(path),
         Original::Link(target) => replace_by_link(path, &target),
@@ -118,11 +180,7 @@ pub(super) fn servers(path: &Path) -> Vec<SocketAddr> {
         None => String::from_utf8_lossy(&now).into_owned(),
         Some(ours) => replaced(path, &ours.original),
     };
-    text.lines()
-        .filter_map(|line| line.trim().strip_prefix("nameserver"))
-        .filter_map(|server| parse_server(server.trim()))
-        .take(SERVERS_MAX)
-        .collect()
+    text.lines().filter_map(parse_line).take(SERVERS_MAX).collect()
 }
 
 /// The text that resolvers would read at `path` without Rove's.
@@ -138,6 +196,11 @@ fn replaced(path: &Path, original: &Original) -> String {
         }
     };
     String::from_utf8_lossy(text).into_owned()
+}
+
+/// The server that a line names.
+fn parse_line(line: &str) -> Option<SocketAddr> {
+    parse_server(line.trim().strip_prefix("nameserver")?.trim())
 }
 
 /// An address in the form of resolv.conf(5). A link-local address names its link, as in
@@ -181,7 +244,7 @@ fn forwarder_lines(address: Ipv4Addr, original: &str) -> String {
 
 /// What Rove's text at `path` replaces, or has replaced.
 fn original(path: &Path) -> io::Result<Original> {
-    if fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink()) {
+    if is_link(path) {
         let target = fs::read_link(path)?;
         if target.as_os_str().as_bytes().contains(&b'\n') {
             return Err(io::Error::other("the name that the link leads to has a line feed"));
@@ -192,8 +255,15 @@ fn original(path: &Path) -> io::Result<Original> {
     if let Some(ours) = carried::read(&text) {
         return Ok(ours.original);
     }
-    let mode = fs::metadata(path)?.permissions().mode() & carried::MODE_MASK;
-    Ok(Original::File { text, mode })
+    Ok(Original::File { text, mode: mode(path)? })
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink())
+}
+
+fn mode(path: &Path) -> io::Result<u32> {
+    Ok(fs::metadata(path)?.permissions().mode() & carried::MODE_MASK)
 }
 
 /// The text of the file, through a link that leads to it; `None` if there is none.
@@ -214,8 +284,8 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// The file that is written.
 fn place(path: &Path) -> PathBuf {
-    let is_link = fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink());
-    let target = (is_link && !may_change_directory(path)).then(|| fs::canonicalize(path).ok());
+    let target =
+        (is_link(path) && !may_change_directory(path)).then(|| fs::canonicalize(path).ok());
     target.flatten().unwrap_or_else(|| path.to_owned())
 }
 

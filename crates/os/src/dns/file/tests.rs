@@ -176,3 +176,40 @@ fn a_text_that_was_made_from_ours_is_no_original() {
     remove(&host.path, &replaced).unwrap();
     assert_eq!(host.text(), "nameserver 192.0.2.9\n");
 }
+
+/// How the file looks after `remove`, if another program wrote `theirs` while Rove was up: with
+/// and without a repair by Rove in between.
+fn after(named: Named<'_>, original: &str, theirs: &str) -> [String; 2] {
+    [false, true].map(|is_repaired| {
+        let (host, mut replaced) = (Host::new(), Replaced::default());
+        fs::write(&host.path, original).unwrap();
+        install(named, &host.path, &mut replaced).unwrap();
+        fs::write(&host.path, theirs).unwrap();
+        if is_repaired {
+            install(named, &host.path, &mut replaced).unwrap();
+            install(named, &host.path, &mut replaced).unwrap();
+        }
+        remove(&host.path, &replaced).unwrap();
+        host.text()
+    })
+}
+
+#[test]
+fn servers_of_the_tunnel_that_another_program_copied_are_no_original() {
+    let inner = dns("10.7.0.1");
+    let inner = Named::Tunnel(&inner);
+    let copied = "nameserver 10.7.0.1\nsearch corp.example\n";
+    assert_eq!(after(inner, ORIGINAL, copied), [ORIGINAL; 2]);
+    let both = "nameserver 10.7.0.1\nsearch lan.example\nnameserver 198.51.100.1";
+    let rest = "search lan.example\nnameserver 198.51.100.1";
+    assert_eq!(after(inner, ORIGINAL, both), [rest; 2]);
+    let forwarder = Named::Forwarder(Ipv4Addr::new(127, 0, 0, 77));
+    assert_eq!(after(forwarder, ORIGINAL, "nameserver 127.0.0.77\n"), [ORIGINAL; 2]);
+    // A public server answers without the tunnel, too.
+    let public = dns("9.9.9.9");
+    let theirs = "nameserver 9.9.9.9\n";
+    assert_eq!(after(Named::Tunnel(&public), ORIGINAL, theirs), [theirs; 2]);
+    // An original that named the tunnel's server before Rove did is the user's choice.
+    assert_eq!(after(inner, copied, copied), [copied; 2]);
+    assert_eq!(after(inner, copied, theirs), [theirs; 2]);
+}
