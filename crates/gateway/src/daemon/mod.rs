@@ -7,6 +7,7 @@
 //! own firewall, whole and unchanged, it answers clients first.
 
 mod admission;
+mod ends;
 mod entrances;
 mod hop;
 mod journal;
@@ -116,6 +117,7 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
         links,
         applier,
         host: Host::default(),
+        ended: ends::Ended::default(),
         plan: Plan::default(),
         others_track: track,
         data,
@@ -178,6 +180,8 @@ struct Daemon {
     applier: Applier,
     /// The state of the host around the tunnel.
     host: Host,
+    /// Where packets of clients end.
+    ended: ends::Ended,
     /// As it was applied last.
     plan: Plan,
     /// Whether other programs on the host need entries of the gateway's own datagrams.

@@ -8,24 +8,23 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use rove_api::{Connections, GatewayHost, GatewayStatus, Leaves};
+use rove_api::{Connections, GatewayHost, GatewayStatus, Leaves, Problem};
 use rove_host::problems::Finding;
+use rove_host::time::wall_clock;
 use rove_host::values::{HostIndex, Networks};
 use rove_os::conntrack;
 use rove_os::error::Error;
 use rove_os::plan::{Obstacle, Part};
-use rove_os::probe::{End, Probe, Refused};
+use rove_os::probe::{End, Probe};
 
 use super::Daemon;
+use super::ends::{Ends, of_ends};
 use crate::ledger::Registry;
 
 /// Addresses that are tried for one that no client has.
 const TRIES: u32 = 1_024;
 /// The table of connections counts as nearly full from so many hundredths on.
 const NEARLY_FULL: u64 = 90;
-
-/// Where packets from inner addresses end.
-type Ends = Vec<(IpAddr, End)>;
 
 impl Daemon {
     /// Adds the present state of the host.
@@ -36,7 +35,9 @@ impl Daemon {
             None
         });
         let tracked = conntrack::tracked();
-        let mut findings = ends.as_ref().map_or_else(Vec::new, |ends| of_ends(ends, &device));
+        let dated = ends.as_ref().map(|ends| self.ended.date(ends, wall_clock().0));
+        let dated = dated.map_or_else(Vec::new, |dated| of_ends(&dated, &device));
+        let mut findings: Vec<Finding> = dated.iter().map(|(finding, _)| finding.clone()).collect();
         let is_nearly_full = |one: &conntrack::Tracked| one.connections >= nearly_full(one.max);
         let full = tracked.filter(is_nearly_full);
         findings.extend(full.map(|full| Finding::of_connections(full.connections, full.max)));
@@ -62,7 +63,10 @@ impl Daemon {
                 share,
             }),
         });
-        status.problems.extend(look.problems);
+        status.problems.extend(look.problems.into_iter().map(|problem| {
+            let own = dated.iter().find(|(finding, _)| finding.what == problem.what);
+            Problem { since: own.map_or(problem.since, |(_, since)| *since), ..problem }
+        }));
     }
 
     /// Sends a probe; `None` if the data thread did not take it.
@@ -119,26 +123,6 @@ fn leaves(ends: &Ends) -> Leaves {
         end.map(|(_, end)| *end == End::Left)
     };
     Leaves { ipv4: of(false), ipv6: of(true) }
-}
-
-/// One problem for each place where packets end. Many hosts have no IPv6: clients hear at once that
-/// it leads nowhere, and use IPv4.
-fn of_ends(ends: &Ends, device: &str) -> Vec<Finding> {
-    let works = ends.iter().any(|(_, end)| *end == End::Left);
-    let mut seen: Vec<&End> = Vec::new();
-    let mut findings = Vec::new();
-    for (source, end) in ends {
-        let is_usual = works && source.is_ipv6() && *end == End::Routing(Refused::NoRoute);
-        if is_usual || seen.contains(&end) {
-            continue;
-        }
-        seen.push(end);
-        let same = ends.iter().filter(|(_, other)| other == end);
-        let families: Vec<&str> =
-            same.map(|(source, _)| if source.is_ipv4() { "IPv4" } else { "IPv6" }).collect();
-        findings.extend(Finding::of_probe(end, &families.join(" and "), device));
-    }
-    findings
 }
 
 #[cfg(test)]
