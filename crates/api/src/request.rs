@@ -18,6 +18,10 @@ pub enum Request {
         /// a port.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         meant: Vec<String>,
+        /// The user whose packets are asked about if no connection matches. Routing rules may treat
+        /// users differently. The default is the node's user.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<u32>,
     },
     /// Read the configuration again.
     Reload,

@@ -35,7 +35,10 @@ fn a_request_is_an_object_that_names_it() {
     let set = Request::SetLink { name: "wlan0".into(), setting: LinkSetting::Metered(true) };
     let json = json!({ "do": "set-link", "name": "wlan0", "setting": { "metered": true } });
     assert_eq!(through_json(&set), json);
-    assert_eq!(through_json(&Request::Flows { meant: Vec::new() }), json!({ "do": "flows" }));
+    assert_eq!(
+        through_json(&Request::Flows { meant: Vec::new(), user: None }),
+        json!({ "do": "flows" })
+    );
 }
 
 #[test]

@@ -542,3 +542,22 @@ fn keeper(parent: u32) -> u32 {
     let is_keeper = |pid: &u32| status(*pid, "Name") == ["rove-resolver"];
     children.into_iter().find(is_keeper).expect("no process rove-resolver")
 }
+
+#[test]
+fn an_address_is_explained_for_the_user_who_asks() {
+    in_namespace_of_root("an_address_is_explained_for_the_user_who_asks", || {
+        let lab = lab_with_user("words for one user");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        // Rules for root, who asks, and for the node's user, whose packets are nobody's concern.
+        for (user, is_blocked) in [(0, true), (ROVE, false)] {
+            sh(&format!("ip -n client rule add pref 100 uidrange {user}-{user} lookup main"));
+            let said = lab.rove("client", "explain 198.51.100.80").ok();
+            assert_eq!(said.contains("Rove blocks them there"), is_blocked, "{user}: {said}");
+            assert_eq!(said.contains("uses the tunnel (rove0)"), !is_blocked, "{user}: {said}");
+            sh("ip -n client rule del pref 100");
+        }
+        lab.rove("client", "down").ok();
+    });
+}

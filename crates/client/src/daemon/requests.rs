@@ -10,7 +10,7 @@ use rove_host::inner;
 use rove_host::problems::Finding;
 use rove_host::values::spelt;
 use rove_host::{encoding, offload, resolve, shared_key};
-use rove_os::plan::{Applier, Beside, Part};
+use rove_os::plan::{Applier, Beside, Part, own_user};
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, PathStatus};
 
@@ -47,7 +47,9 @@ impl Client<'_> {
     fn carry_out(&mut self, request: Request) -> Result<Answer> {
         match request {
             Request::Status | Request::Paths => self.tell(&request),
-            Request::Flows { meant } => Ok(self.flows(&meant)?.into()),
+            Request::Flows { meant, user } => {
+                Ok(self.flows(&meant, user.unwrap_or_else(own_user))?.into())
+            }
             Request::Reload => {
                 self.reload()?;
                 Ok(Done {}.into())
@@ -101,7 +103,7 @@ impl Client<'_> {
         Changed { warning: self.config.paths.idle(setting) }
     }
 
-    fn flows(&self, meant: &[String]) -> Result<Flows> {
+    fn flows(&self, meant: &[String], user: u32) -> Result<Flows> {
         let told = flows::tell(
             Node::Client,
             &self.data,
@@ -124,7 +126,7 @@ impl Client<'_> {
         let address = flows::address(meant).filter(|_| told.flows.is_empty());
         // Packets may be blocked on the link where they would leave.
         let blocked = address.and_then(|address| {
-            let link = rove_os::plan::link_to(address).ok()??;
+            let link = rove_os::plan::link_to(address, user).ok()??;
             Some(self.applier.blocks(address, &link))
         });
         Ok(Flows { blocked, ..told })

@@ -312,7 +312,7 @@ impl Daemon {
         if request == Request::Reload {
             return Ok(self.reload()?.into());
         }
-        if let Request::Flows { meant } = &request {
+        if let Request::Flows { meant, user: _ } = &request {
             return Ok(self.flows(meant)?.into());
         }
         if let Request::PeerPaths { name } = &request {

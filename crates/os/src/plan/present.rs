@@ -311,7 +311,7 @@ pub struct Users {
 }
 
 /// The user of this process.
-pub(super) fn own_user() -> u32 {
+pub fn own_user() -> u32 {
     // SAFETY: reads the user of the process.
     unsafe { libc::geteuid() }
 }
@@ -372,12 +372,12 @@ fn route_to<T>(
     }
 }
 
-/// The name of the link on which an unmarked packet of this process to `address` leaves, if on any.
+/// The name of the link on which an unmarked packet of a user to `address` leaves, if on any.
 ///
 /// # Errors
 /// [`Error::Os`] where a sandbox forbids netlink.
-pub fn link_to(address: IpAddr) -> Result<Option<String>, Error> {
-    let found = way_out(&mut Netlink::open()?, address, own_user());
+pub fn link_to(address: IpAddr, user: u32) -> Result<Option<String>, Error> {
+    let found = way_out(&mut Netlink::open()?, address, user);
     let found =
         found.map_err(|error| Error::os(format!("ask for the route to {address}"), error))?;
     let Some((index, _)) = found else { return Ok(None) };

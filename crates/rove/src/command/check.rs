@@ -189,7 +189,7 @@ fn device(status: &ClientStatus) -> Option<String> {
 }
 
 fn leads_to(address: IpAddr) -> Option<String> {
-    rove_os::plan::link_to(address).ok().flatten()
+    rove_os::plan::link_to(address, rove_os::plan::own_user()).ok().flatten()
 }
 
 /// Checks that name why nothing comes back, in the order in which they depend on each other.

@@ -25,13 +25,16 @@ const WITHOUT_TUNNEL: &str = "no; the tunnel does not carry now: see `rove check
 
 /// Those of the client in `home`, else of the gateway there.
 pub(super) fn of_any(home: &Home, args: OutputArgs) -> Result<()> {
-    show(home, ask_any(home, &[])?, args)
+    show(home, ask_any(home, &[], None)?, args)
 }
 
 /// Why connections that `args` name are treated as they are: of the client in `home`, else of the
 /// gateway there.
-pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
-    let Some(reply) = ask_any(home, &args.flow)? else {
+///
+/// Without such a connection it says where packets of this user to the address end. A command of
+/// root has become the node's user, whose packets other rules may lead elsewhere.
+pub(super) fn explain(home: &Home, args: &ExplainArgs, user: u32) -> Result<()> {
+    let Some(reply) = ask_any(home, &args.flow, Some(user))? else {
         bail!("nothing runs here: connect with `rove up`")
     };
     let flows = reply.flows;
@@ -39,7 +42,7 @@ pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
         && reply.node == Some(Node::Client)
         && let Some(address) = flows::address(&args.flow)
     {
-        return explain_address(home, address, reply.blocked == Some(true), args.json);
+        return explain_address(home, (address, user), reply.blocked == Some(true), args.json);
     }
     if flows.is_empty() {
         bail!("no open connection is known by {:?}: see `rove flows`", args.flow.join(" "));
@@ -49,7 +52,7 @@ pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
     }
     // Whether others are answered tells a destination from a gateway that leads nowhere.
     let is_any_unanswered = flows.iter().any(|flow| !flow.answered);
-    let all = if is_any_unanswered { ask_any(home, &[])? } else { None };
+    let all = if is_any_unanswered { ask_any(home, &[], None)? } else { None };
     let all = all.map(|all| all.flows).unwrap_or_default();
     let others: Vec<&Flow> =
         all.iter().filter(|one| flows.iter().all(|flow| flow.tuple != one.tuple)).collect();
@@ -64,11 +67,16 @@ fn carries(home: &Home) -> Result<bool> {
     Ok(status.carrying)
 }
 
-/// Says whether packets of this host to an address use the tunnel, as the kernel routes them now.
-fn explain_address(home: &Home, address: IpAddr, blocked: bool, json: bool) -> Result<()> {
+/// Says whether packets of a user to an address use the tunnel, as the kernel routes them now.
+fn explain_address(
+    home: &Home,
+    (address, user): (IpAddr, u32),
+    blocked: bool,
+    json: bool,
+) -> Result<()> {
     let is_own = rove_os::plan::is_own(address)?;
     let status: ClientStatus = control::ask(&home.socket(Role::Client)?, &Request::Status)?;
-    let leaves_on = rove_os::plan::link_to(address)?;
+    let leaves_on = rove_os::plan::link_to(address, user)?;
     let links = rove_os::links::snapshot()?;
     let is_inner = |name: &str| {
         let mut own = links.iter().filter(|link| link.name == name).flat_map(|l| &l.addresses);
@@ -203,20 +211,21 @@ fn queue(flow: &Flow) -> Option<String> {
 
 /// Those of the gateway in `home`.
 pub(super) fn of_gateway(home: &Home, args: OutputArgs) -> Result<()> {
-    show(home, ask(home, Role::Gateway, &[])?, args)
+    show(home, ask(home, Role::Gateway, &[], None)?, args)
 }
 
 /// What the client in `home` says of connections that the words `meant` fit, else the gateway.
-fn ask_any(home: &Home, meant: &[String]) -> Result<Option<Flows>> {
-    match ask(home, Role::Client, meant)? {
+fn ask_any(home: &Home, meant: &[String], user: Option<u32>) -> Result<Option<Flows>> {
+    match ask(home, Role::Client, meant, user)? {
         Some(reply) => Ok(Some(reply)),
-        None => ask(home, Role::Gateway, meant),
+        None => ask(home, Role::Gateway, meant, user),
     }
 }
 
 /// What the node says; nothing where none runs.
-fn ask(home: &Home, role: Role, meant: &[String]) -> Result<Option<Flows>> {
-    match control::ask(&home.socket(role)?, &Request::Flows { meant: meant.to_vec() }) {
+fn ask(home: &Home, role: Role, meant: &[String], user: Option<u32>) -> Result<Option<Flows>> {
+    let request = Request::Flows { meant: meant.to_vec(), user };
+    match control::ask(&home.socket(role)?, &request) {
         Err(AskError::NotRunning) => Ok(None),
         reply => Ok(Some(reply?)),
     }

@@ -37,7 +37,10 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Check(args) => check::of_client(&as_owner()?, args),
         Command::Paths(args) => paths::of_client(&as_owner()?, args),
         Command::Flows(args) => flows::of_any(&as_owner()?, args),
-        Command::Explain(args) => flows::explain(&as_owner()?, &args),
+        Command::Explain(args) => {
+            let user = rove_os::plan::own_user();
+            flows::explain(&as_owner()?, &args, user)
+        }
         Command::Rehearse(args) => rehearse::run(&as_owner()?, &args),
         Command::Set(args) => set(&as_owner()?, &args),
         Command::Reload => reload(&as_owner()?),
