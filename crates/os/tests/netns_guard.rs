@@ -29,13 +29,18 @@ const WORLD: [&str; 8] = [
 const CHOSEN: [&str; 4] = ["198.51.100.80:9", "10.7.0.1:53", "[2001:db8:1::1]:9", "[fd07::1]:53"];
 
 /// Changes that another program makes to the tunnel.
-const HARM: [&str; 6] = [
+const HARM: [&str; 7] = [
     "ip rule del pref 5191; ip -6 rule del pref 5191",
     "ip route flush table 29295; ip -6 route flush table 29295",
     "ip rule add pref 100 lookup main; ip -6 rule add pref 100 lookup main",
     "ip link del rove0",
     "ip link set rove0 down",
     "ip addr flush dev rove0",
+    // As split tunnels by cgroup or user do, and routers with several uplinks.
+    "ip rule add pref 100 fwmark 1 lookup main; ip -6 rule add pref 100 fwmark 1 lookup main
+        nft 'table inet marks {
+        chain output { type route hook output priority mangle; meta mark 0 meta mark set 1; };
+        chain nat { type nat hook postrouting priority srcnat; meta mark 1 masquerade; }; }'",
 ];
 
 fn nets(nets: &[&str]) -> Vec<ipnet::IpNet> {
@@ -101,6 +106,7 @@ impl Host {
                 .args(["rule", "del", "pref", "100"])
                 .output();
         }
+        let _ = Command::new("nft").args(["delete", "table", "inet", "marks"]).output();
         self.applier.undo().unwrap();
         self.applier.remove_kill_switch().unwrap();
     }

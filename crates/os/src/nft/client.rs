@@ -16,8 +16,13 @@
 //!              filter  refuses packets to the tunnel's destinations on other links
 //! forward      filter  the same for containers
 //! postrouting  filter  drops replies of the tunnel's visitors on other links
+//!                      drops what the output hook should have refused
 //!              srcnat  gives containers the tunnel's address
 //! ```
+//!
+//! If another program marks a packet of this host at the output hook, the kernel looks up its route
+//! again, and the packet may leave on another link. The rest of that hook still sees the first
+//! link. So the rules for this host's packets are asked once more, behind the routing.
 //!
 //! Which connections arrive, and which began here, is decided in `begun`. Packets that a bridge
 //! passes on between its ports are none of this host's. The chains see them if
@@ -63,6 +68,10 @@ const DNS_PORTS: [u16; 2] = [53, 853];
 const DHCP_V4: [&str; 2] = ["255.255.255.255/32", "169.254.0.0/16"];
 const DHCP_V6: [&str; 2] = ["ff02::1:2/128", "fe80::/10"];
 
+/// The chain for packets that are about to leave, and that for their destinations.
+const LEAVING: &str = "leaving";
+const LATE_DESTINATIONS: &str = "late_destinations";
+
 // Priorities of chains at a hook (netfilter_ipv4.h).
 /// Before the kernel reassembles fragments (-400). It compares their addresses, and not their
 /// links.
@@ -82,17 +91,20 @@ pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> (Vec<Value>, V
     for hook in ["output", "input", "forward"] {
         table.base_chain(hook, "filter", (hook, FILTER), "drop");
     }
-    table.rules("output", beside(opening));
-    table.rules("output", of_flows("tcp", &opening.kept, Way::Out, &accept()));
-    let excluded = excluded(&mut table, "excluded", Way::Out, &opening.destinations);
-    table.rules("output", excluded);
+    let mut output = beside(opening);
+    output.extend(of_flows("tcp", &opening.kept, Way::Out, &accept()));
+    output.extend(excluded(&mut table, "excluded", Way::Out, &opening.destinations));
     if opening.allow_lan {
-        table.rules("output", names(&[]));
-        table.rules("output", opening.lan.iter().map(|local| on_link(local, Way::Out)));
-        table.rules("output", towards(Way::Out, &groups()));
+        output.extend(names(&[]));
+        output.extend(opening.lan.iter().map(|local| on_link(local, Way::Out)));
+        output.extend(towards(Way::Out, &groups()));
     }
     // Programs notice a refusal at once, but a drop only after minutes.
-    table.rules("output", [vec![refuse()]]);
+    output.push(vec![refuse()]);
+    table.base_chain(LEAVING, "filter", ("postrouting", FILTER), "accept");
+    table.rules(LEAVING, of_others(opening));
+    table.rules(LEAVING, after_routing(output.clone()));
+    table.rules("output", output);
     let excluded = self::excluded(&mut table, "excluded", Way::In, &opening.destinations);
     table.rules("input", input(opening, sockets, excluded));
     table.rules("forward", through(opening));
@@ -130,32 +142,74 @@ pub(super) fn guard(
     table.rules("replies", replies(guard, flows));
     table.chain(DESTINATIONS);
     let destinations = destinations(&mut table, guard);
+    table.chain(LATE_DESTINATIONS);
+    table.rules(LATE_DESTINATIONS, after_routing(destinations.clone()));
     table.rules(DESTINATIONS, destinations);
+    let output = output(guard, flows);
     table.base_chain("output", "filter", ("output", FILTER), "accept");
     table.rules("output", note_strangers(guard));
-    table.rules("output", beside(&guard.opening));
-    table.rules("output", of_flows("tcp", &guard.opening.kept, Way::Out, &accept()));
-    // After a new route lookup, the rest of this hook still sees the first link.
-    table.rules("output", [vec![equals(meta("mark"), json!(MARK_REPLY)), accept()]]);
-    table.rules("output", from_own_addresses(guard));
-    table.rules("output", flows.into_iter().flat_map(older));
-    table.rules("output", [answers(), vec![jump(DESTINATIONS)]]);
+    table.rules("output", output.clone());
     table.base_chain("forward", "filter", ("forward", FILTER), "accept");
     table.rules("forward", through(&guard.opening));
     table.rules("forward", through_translators(&guard.opening));
     table.rules("forward", inside(&guard.opening, Way::Out));
     table.rules("forward", [answers(), vec![jump(DESTINATIONS)]]);
-    table.base_chain("leaving", "filter", ("postrouting", FILTER), "accept");
-    table.rules("leaving", [replies_elsewhere(&guard.opening)]);
+    table.base_chain(LEAVING, "filter", ("postrouting", FILTER), "accept");
+    table.rules(LEAVING, [replies_elsewhere(&guard.opening)]);
+    table.rules(LEAVING, of_others(&guard.opening));
+    table.rules(LEAVING, after_routing(output));
     table.base_chain("translate", "nat", ("postrouting", SOURCE_NAT), "accept");
     table.rules("translate", translate(guard));
     table.into_commands_and_sets()
 }
 
-/// Empties the chain that checks destinations.
+/// Empties the chains that check destinations.
 pub(super) fn ease_guard() -> Vec<Value> {
-    let chain = json!({ "family": "inet", "table": GUARD_TABLE, "name": DESTINATIONS });
-    vec![json!({ "flush": { "chain": chain } })]
+    let flush = |name: &str| {
+        let chain = json!({ "family": "inet", "table": GUARD_TABLE, "name": name });
+        json!({ "flush": { "chain": chain } })
+    };
+    [DESTINATIONS, LATE_DESTINATIONS].map(flush).to_vec()
+}
+
+/// The guard's rules for packets of this host.
+fn output(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
+    let mut rules = beside(&guard.opening);
+    rules.extend(of_flows("tcp", &guard.opening.kept, Way::Out, &accept()));
+    // After a new route lookup, the rest of this hook still sees the first link.
+    rules.push(vec![equals(meta("mark"), json!(MARK_REPLY)), accept()]);
+    rules.extend(from_own_addresses(guard));
+    rules.extend(flows.into_iter().flat_map(older));
+    rules.extend([answers(), vec![jump(DESTINATIONS)]]);
+    rules
+}
+
+/// The same rules for the postrouting hook, where the kernel takes no refusal.
+fn after_routing(mut rules: Vec<Rule>) -> Vec<Rule> {
+    let changes = [
+        (refuse(), drop()),
+        (goto(REFUSED), drop()),
+        (goto(DESTINATIONS), goto(LATE_DESTINATIONS)),
+        (jump(DESTINATIONS), jump(LATE_DESTINATIONS)),
+    ];
+    for expression in rules.iter_mut().flatten() {
+        if let Some((_, late)) = changes.iter().find(|(early, _)| early == expression) {
+            *expression = late.clone();
+        }
+    }
+    rules
+}
+
+/// Leaves alone packets that this host does not send itself. The forward hook has checked those
+/// that it forwards. A frame that a bridge passes on has no incoming link at this hook
+/// (`br_nf_post_routing` in net/bridge/br_netfilter_hooks.c).
+fn of_others(opening: &Opening) -> Vec<Rule> {
+    let kind_of_source = json!({ "fib": { "result": "type", "flags": ["saddr"] } });
+    let bridged = opening.bridges.iter().map(|bridge| {
+        let out = equals(Way::Out.link(), json!(bridge.name));
+        vec![out, matches("!=", kind_of_source.clone(), json!("local")), accept()]
+    });
+    [vec![matches("!=", meta("iif"), json!(0)), accept()]].into_iter().chain(bridged).collect()
 }
 
 /// Removes the ARP table.
