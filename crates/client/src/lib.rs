@@ -32,6 +32,7 @@ mod ranking;
 mod refusal;
 mod search;
 mod session_problems;
+mod shared_since;
 mod status;
 mod streams;
 mod tariffs;

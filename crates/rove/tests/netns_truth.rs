@@ -193,6 +193,19 @@ fn a_copied_directory_is_told_to_both_users_and_the_operator() {
             thread::sleep(Duration::from_millis(200));
         }
         eprintln!("both users were told after {:?}", begun.elapsed());
+        let since = || {
+            let status = lab.rove("client", "status --json").ok();
+            let status: Value = serde_json::from_str(&status).unwrap();
+            let problems = status["problems"].as_array().unwrap().clone();
+            let is_shared = |problem: &Value| problem["what"].to_string().contains("uses the key");
+            problems.into_iter().find(is_shared).map(|problem| problem["since"].clone())
+        };
+        let before = since();
+        thread::sleep(Duration::from_secs(3));
+        lab.rove("client", "down").ok();
+        lab.rove("client", "up").ok();
+        wait_until("it is told again", || since().is_some());
+        assert_eq!(since(), before, "the trouble is as old as before");
         let peers = lab.rove("gateway", "gateway peers").ok();
         assert!(peers.contains("key on two hosts"), "{peers}");
         let status = lab.rove("gateway", "gateway status --json").ok();

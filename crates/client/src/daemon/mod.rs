@@ -54,6 +54,7 @@ use crate::membership::Membership;
 use crate::message::{Message, Own};
 use crate::portals::Portals;
 use crate::refusal::refusal;
+use crate::shared_since::SharedSince;
 use crate::streams::{self, ResolvedProxy};
 use crate::{leftovers, node, plan};
 use gateway_addresses::GatewayAddresses;
@@ -122,6 +123,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         reachable: Vec::new(),
         troubles: Vec::new(),
         noted: Noted::default(),
+        shared: SharedSince::open(&state),
         progress: Progress::Asking,
         deadline,
         leaving: None,
@@ -174,6 +176,8 @@ struct Client<'a> {
     /// Faults beside a working tunnel, as last reported.
     troubles: Vec<Trouble>,
     noted: Noted,
+    /// Since when another host uses this client's key.
+    shared: SharedSince,
     /// The state of the host around the tunnel.
     host: Host,
     data: Handle,

@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow};
 use rove_host::sessions;
 use rove_host::shared_key;
+use rove_host::time::wall_clock;
 use rove_proto::error::PeerError;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::wire::control::{Lease, Prefix};
@@ -69,7 +70,8 @@ impl Client<'_> {
     }
 
     /// The gateway reported that another host uses this client's key.
-    fn warn_of_shared_key(&self) {
+    fn warn_of_shared_key(&mut self) {
+        self.shared.noticed(wall_clock().0);
         let Some(snapshot) = self.data.status(Some(vec![self.gateway])) else { return };
         let session = snapshot.peers.first();
         let problem = session.and_then(|session| shared_key::at_client(session, snapshot.now));

@@ -190,7 +190,7 @@ impl Client<'_> {
             }
             problems.extend(look.problems);
         }
-        problems.extend(shared_key::at_client(session, snapshot.now));
+        problems.extend(shared_key::at_client(session, snapshot.now).map(|p| self.shared.date(p)));
         let link = |path: &PathStatus| {
             let name = path.link.and_then(|link| links.get(&link.0));
             name.cloned().unwrap_or_else(|| "a link that is gone".to_owned())
