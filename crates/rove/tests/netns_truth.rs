@@ -100,7 +100,14 @@ fn a_path_that_carries_nothing_is_told_of_within_seconds() {
         let waits = ask_until(&enough, ECHO, Duration::from_millis(100));
         wait_until("it carries", || doing(&asked(&lab, "status")) == "carrying");
 
-        sh("ip -n router route add blackhole 192.0.2.1/32");
+        // The client knows the gateway's IPv6 address, too.
+        let blackhole = |verb: &str| {
+            sh(&format!(
+                "ip -n router route {verb} blackhole 192.0.2.1/32
+                 ip -n router route {verb} blackhole 2001:db8:a::2/128"
+            ));
+        };
+        blackhole("add");
         let began = Instant::now();
         wait_until("it is noticed", || asked(&lab, "status")["carrying"] == false);
         assert!(began.elapsed() < NOTICED_WITHIN, "{:?}", began.elapsed());
@@ -108,7 +115,7 @@ fn a_path_that_carries_nothing_is_told_of_within_seconds() {
         for word in ["carrying", "connected", "idle"] {
             assert!(!doing(&status).starts_with(word), "{status}");
         }
-        sh("ip -n router route del blackhole 192.0.2.1/32");
+        blackhole("del");
         wait_until("it carries again", || doing(&asked(&lab, "status")) == "carrying");
 
         // Nothing is sent any more: what is told is when it last was so.
