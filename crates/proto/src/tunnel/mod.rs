@@ -1,7 +1,7 @@
 //! The tunnel to a peer: the datagrams that leave and arrive under a session's keys.
 //!
 //! **Decides** how a datagram is numbered, which control frames, feedback and challenges leave, and
-//! when a client asks for keys. It carries out what the path manager ([`crate::paths`]) wishes.
+//! when a client asks for keys. It carries out what the path manager (`paths`) wishes.
 //!
 //! **Refuses to know** which inner packets are sent and when: that comes from above. `send_under`
 //! is the only place where a datagram of a session is made.
