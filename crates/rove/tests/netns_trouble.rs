@@ -667,6 +667,10 @@ fn what_others_do_to_packets_is_named_as_it_is() {
         lab.rove("client", "down").ok();
         let error = lab.rove("client", "up --transport udp --timeout 4s").fails();
         assert!(error.contains("the kernel answers EPERM"), "{error}");
+        // A stream that cannot connect does not hide it.
+        sh("nsenter --net=/run/netns/client nft add rule inet other out tcp dport 4500 drop");
+        let error = lab.rove("client", "up --timeout 6s").fails();
+        assert!(error.contains("the kernel answers EPERM"), "{error}");
         sh("nsenter --net=/run/netns/client nft delete table inet other");
         lab.rove("client", "up").ok();
         close("gateway", "sport");

@@ -419,8 +419,10 @@ impl rove_engine::Sockets for Sockets {
                 sent
             }
         };
+        // A stream that is not connected yet takes what it is given.
+        let is_udp = matches!(self.open.get(&route.socket), Some(Socket::Udp(_)));
         match sent {
-            Ok(()) if self.forbidden.is_some_and(|one| one.remote == route.remote) => {
+            Ok(()) if is_udp && self.forbidden.is_some_and(|one| one.remote == route.remote) => {
                 self.forbidden = None;
             }
             Ok(()) => {}
