@@ -1,10 +1,18 @@
 //! Which profile a packet uses. Policy picks, mechanism obeys.
 //!
 //! Today one profile seals all packets of an epoch: the strongest suite that is fast on both ends.
-//! This module is below `flow` and does not know classes. A choice by class is a field of the
-//! [`PacketRecord`](crate::packet::PacketRecord), which goes with the packet to where it is sealed.
-//! It must respect `SealKey::floor`. Bytes that are changed before they are sealed, as by
-//! compression (`pack`), can no longer be kept by the packet's connection.
+//! This module is below `flow` and does not know classes. A choice by class would touch:
+//! - [`PacketRecord`](crate::packet::PacketRecord), `flow/record.rs` and `flow/classify.rs`: the
+//!   field, and who decides it;
+//! - `draft_datagram` (`tunnel/datagram.rs`), which takes the epoch's profile today;
+//! - repairs (`tunnel/retransmit.rs`), which know the flow and no record, and copies
+//!   (`bonding/live.rs`), which know neither; pieces of a packet (`send_split`);
+//! - what both ends know: a feature in `wire/handshake.rs`, docs/spec/handshake.md;
+//! - status (`crates/host/src/flows.rs`), which shows the session's profile.
+//!
+//! Padding also changes the room for a packet (`send_framed`, `send_split`). A choice must respect
+//! `SealKey::floor`. Bytes that are changed before they are sealed, as by compression (`pack`), can
+//! no longer be kept by the packet's connection.
 
 use crate::crypto::{HeaderCipher, Profile, SealKey, Suite};
 

@@ -64,7 +64,10 @@ impl Bonding {
                 }
                 None => Err(DropReason::NoRoute),
             };
-            let Err(reason) = sent else { continue };
+            let Err(reason) = sent else {
+                tunnel.epochs.note_repair(lost.space.epoch);
+                continue;
+            };
             let due = if reason == DropReason::QueueFull {
                 cx.now + REST
             } else if reason == DropReason::Amplification {

@@ -170,23 +170,30 @@ impl Epochs {
         self.previous.as_ref().map(|previous| &previous.epoch)
     }
 
-    /// Something came under the keys of the epoch `id`. Returns whether it is the one before the
-    /// current one, and the first time since there is that.
+    /// A datagram was opened with the keys of the epoch `id`. Returns whether it is the first one
+    /// under the previous keys since there are current ones.
     pub(crate) fn hear(&mut self, now: Instant, id: EpochId) -> bool {
         self.heard_at = now;
         let previous = self.previous.as_mut().filter(|previous| previous.epoch.id == id);
         previous.is_some_and(|previous| !std::mem::replace(&mut previous.is_heard, true))
     }
 
-    /// Whether what was lost under the keys of the epoch `id` may leave under them again; `None`
-    /// when they are gone. Under earlier keys that the peer may not have any more one may, to find
-    /// that out.
-    pub(crate) fn may_repair(&mut self, id: EpochId) -> Option<bool> {
+    /// Whether a packet that was lost under the keys of the epoch `id` may leave under them again;
+    /// `None` if the keys are gone. The peer may have lost the previous keys: until something
+    /// arrives under them, one repair leaves to find that out ([`Self::note_repair`]).
+    pub(crate) fn may_repair(&self, id: EpochId) -> Option<bool> {
         if self.current.as_ref().is_some_and(|epoch| epoch.id == id) {
             return Some(true);
         }
-        let previous = self.previous.as_mut().filter(|previous| previous.epoch.id == id)?;
-        Some(previous.is_heard || !std::mem::replace(&mut previous.is_tried, true))
+        let previous = self.previous.as_ref().filter(|previous| previous.epoch.id == id)?;
+        Some(previous.is_heard || !previous.is_tried)
+    }
+
+    /// A repair has left under the keys of the epoch `id`.
+    pub(crate) fn note_repair(&mut self, id: EpochId) {
+        if let Some(previous) = self.previous.as_mut().filter(|it| it.epoch.id == id) {
+            previous.is_tried = true;
+        }
     }
 
     /// By which name the peer knows the epoch before the current one, and how many packets of
