@@ -1,7 +1,8 @@
 //! The record of one inner packet on its way out: what the tunnel knows of it, in 12 bytes.
 //!
-//! `flow` decides it once, where the packet enters. The queues, the scheduler and loss recovery
-//! carry it, and none of them reads the packet's headers or looks for its flow. Each flow keeps
+//! `flow` decides it once, where the packet enters. The queues, the scheduler and the datagram
+//! carry it, and none of them reads the packet's headers or looks for its flow. A packet in flight
+//! keeps the name of its flow and the number of kept bytes. Each flow keeps
 //! the record that its packets have in common, and changes it when its class or level changes.
 //!
 //! Decides nothing. A property by which packets are treated differently is a field here
@@ -47,7 +48,7 @@ impl PacketRecord {
 pub enum Instance {
     /// There is no other.
     Only,
-    /// Another path gets a duplicate. If the path of this one dies, that serves.
+    /// A duplicate left by another path, so this one is not repaired when its path dies.
     Original,
     /// The duplicate: nothing of it is kept for repair.
     Duplicate,
@@ -112,8 +113,7 @@ impl Level {
         self as u8 + 1
     }
 
-    /// What a flow of this level is to have where all want more than there is, in shares of one of
-    /// the third.
+    /// The weight of a flow of this level where flows compete. The third level has weight 1.
     pub const fn weight(self) -> u16 {
         match self {
             Self::First => 16,

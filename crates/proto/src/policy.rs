@@ -7,7 +7,7 @@
 //! - `draft_datagram` (`tunnel/datagram.rs`), which takes the epoch's profile today;
 //! - repairs (`tunnel/retransmit.rs`), which know the flow and no record, and copies
 //!   (`bonding/live.rs`), which know neither; pieces of a packet (`send_split`);
-//! - what both ends know: a feature in `wire/handshake.rs`, docs/spec/handshake.md;
+//! - what both ends know: a feature in `wire/handshake.rs`, and its specification;
 //! - status (`crates/host/src/flows.rs`), which shows the session's profile.
 //!
 //! Padding also changes the room for a packet (`send_framed`, `send_split`). A choice must respect

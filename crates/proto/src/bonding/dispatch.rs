@@ -32,9 +32,9 @@ const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
 pub(crate) enum Sent {
     /// It has left.
     Left,
-    /// It waits for its turn,
+    /// It waits in the queue. A timer or feedback calls [`Bonding::serve`].
     Queued,
-    /// or for [`Bonding::serve`] to say whose turn it is.
+    /// It waits in the queue, and [`Bonding::serve`] must be called now.
     Due,
 }
 
@@ -292,7 +292,8 @@ impl Bonding {
             };
             for (_, way) in ways.iter_mut().enumerate().filter(|&(at, _)| at != place) {
                 let is_tried = terms.copied_to == Some(way.path);
-                for _ in 0..if is_tried { COPIES } else { scheduler.copies().into() } {
+                let copies = if is_tried { COPIES } else { usize::from(scheduler.copies()) };
+                for _ in 0..copies {
                     if way.starves(cx.now)
                         && let Some(copy) = blocks.parcel(packet.packet(), &[])
                     {

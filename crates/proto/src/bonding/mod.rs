@@ -7,7 +7,8 @@
 //! - `dispatch` (the path of a packet, and when it leaves);
 //! - `live` (realtime packets and their copies), `retransmit` (lost packets), `share` (the paths
 //!   that carry together);
-//! - `snapshots` (these paths as the scheduler sees them), `coupling` (shared bottlenecks),
+//! - `choice` (the path of a realtime packet and of its copies, among values),
+//!   `snapshots` (these paths as the scheduler sees them), `coupling` (shared bottlenecks),
 //!   `settings` (the scheduler and the kind of repair that a client asks for).
 
 use crate::ablation::Ablation;

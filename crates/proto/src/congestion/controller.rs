@@ -23,7 +23,8 @@ pub trait Controller: fmt::Debug + Send {
     /// Feedback tells what arrived and what was lost.
     fn on_ack(&mut self, now: Instant, sample: &AckSample, conditions: &Conditions) -> Findings;
 
-    /// There is nothing to send although more could be, with `in_flight` bytes in flight.
+    /// The sender was idle although the window had room, with `in_flight` bytes in flight: the next
+    /// rate sample is limited by the application.
     fn limited(&mut self, in_flight: u64);
 
     /// All that is in flight counts as lost after a long silence, or the path comes back after one.
@@ -32,8 +33,8 @@ pub trait Controller: fmt::Debug + Send {
     /// When the next datagram may leave; a moment of the past while the pace is not used up.
     fn next_at(&self) -> Instant;
 
-    /// If nothing left until then, there was nothing to send: [`Self::next_at`], and how late this
-    /// host's turns usually are.
+    /// A datagram that leaves clearly later than this shows that the sender was idle:
+    /// [`Self::next_at`], and how late this host's turns usually are.
     fn idle_from(&self) -> Instant;
 
     /// Bytes that may be in flight.

@@ -99,7 +99,7 @@ pub struct Flows {
     lost_at: Instant,
     /// Whether anything is held up.
     is_waiting: bool,
-    /// Whether anybody was promised anything since.
+    /// Whether anything was acknowledged while no path carried.
     is_owing: bool,
     /// Some of those whose local side said something that may not have been heard.
     newsworthy: Vec<FlowId>,
@@ -109,15 +109,15 @@ pub struct Flows {
     unrecorded: Vec<Tuple>,
     /// Connections that need not be written down any more.
     settled: Vec<Tuple>,
-    /// Nothing is said before.
+    /// [`Self::poll`] returns nothing before this time.
     rests_until: Instant,
     /// Which connections are assisted.
     assists: Assists,
-    /// Those that are, and may be others by now.
+    /// The connections that are assisted; names of forgotten ones may be among them.
     assisted: Vec<FlowId>,
     /// When they last heard of the entry.
     heeded_at: Instant,
-    /// What comes for those that others are preferred to, and for these.
+    /// The received rates by level, which decide whose receive window is narrowed.
     race: Race,
 }
 

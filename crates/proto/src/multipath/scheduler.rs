@@ -128,13 +128,13 @@ pub fn earliest(now: Instant, ways: &[PathSnapshot], len: usize, floor: Duration
     least_by(ways, roomy, |way| way.arrival_from(now, way.waiting + len, floor))
 }
 
-/// The path by which something that leaves before all that waits arrives first.
+/// The path by which a packet that leaves before all waiting ones arrives first.
 pub fn quickest(now: Instant, ways: &[PathSnapshot], len: usize) -> Option<usize> {
     least_by(ways, |_| true, |way| way.arrival(now, len))
 }
 
-/// The same for what leaves again, of those whose window has room if there are such: one that died
-/// just now has none, and nothing that would be late on it.
+/// The same for a repair, among the paths whose window has room, if there are any: a path that has
+/// just died has a full window, and its empty line would make it look fast.
 pub(crate) fn quickest_open(now: Instant, ways: &[PathSnapshot], len: usize) -> Option<usize> {
     let open = least_by(ways, PathSnapshot::is_open, |way| way.arrival(now, len));
     open.or_else(|| quickest(now, ways, len))

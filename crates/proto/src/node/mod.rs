@@ -9,7 +9,7 @@
 //! Law: once events are drained at `t`, the next timeout lies after `t`.
 //!
 //! One node serves one thread. It finds a peer by session index for datagrams and by inner
-//! address for packets, and knows nothing of what happens inside a session.
+//! address for packets, and keeps no state of a session.
 
 mod budget;
 mod command;
@@ -270,16 +270,16 @@ impl Node {
     ) -> Result<(), DropReason> {
         let index = data::session_index(datagram)?;
         let Some(lead) = self.indices.find(index) else {
-            // Who asks others is asked by none, and has nothing to give notice of.
+            // A node that has gateways is a client: nobody expects restart notices of it.
             if self.gateways.is_empty() {
                 self.notices.answer(now, route, index, out);
             }
             return Err(DropReason::UnknownIndex);
         };
-        let was_settled = self.with_peer(now, lead.slot, out, |peer, cx| {
+        let is_newly_unsettled = self.with_peer(now, lead.slot, out, |peer, cx| {
             peer.receive(cx, lead, (route, came_at), datagram)
         })?;
-        if was_settled {
+        if is_newly_unsettled {
             self.unsettled.push(lead.slot);
         }
         if self.unsettled.len() >= UNSETTLED_MAX {

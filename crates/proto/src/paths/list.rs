@@ -266,12 +266,12 @@ impl Paths {
         Some(size)
     }
 
-    /// Whether data is shared with this path.
+    /// Whether a path has a share, carrying or not: a congestion controller of its own.
     pub(crate) fn is_shared(&self, id: PathId) -> bool {
         self.get(id).is_some_and(|path| path.congestion.is_some())
     }
 
-    /// Whether a path carries data.
+    /// Whether a path is there and owes no answer.
     pub(crate) fn is_good(&self, id: PathId) -> bool {
         self.get(id).is_some_and(Path::is_good)
     }

@@ -7,8 +7,8 @@
 //!   challenged ever more rarely, and in time the next address has its turn (`plan`, `turns`).
 //! - **Failure.** A path that owes an answer is silent. Data moves to the best path with a share.
 //!   If there is none, all other candidates are challenged, and the first to answer takes over. If
-//!   a link or socket is gone, data moves at once (`silence`, `links`). At last a client asks for a
-//!   session.
+//!   a link or socket is gone, data moves at once (`silence`, `links`). Finally a client starts a
+//!   handshake.
 //! - **Return.** A better path takes over when it has answered, and the path in use carries until
 //!   then. A link that failed or lost much waits for a while before that (`trust`).
 //!
@@ -118,7 +118,7 @@ pub(crate) struct PathManager {
     pub(crate) list: Paths,
     /// When an inner packet last came or went.
     used_at: Option<Instant>,
-    /// Which of these a client has followed by a question.
+    /// The value of `used_at` after which a client last challenged a quiet stream.
     quiet_after: Option<Instant>,
     /// How many paths may be opened.
     indices: Indices,

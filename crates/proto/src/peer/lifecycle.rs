@@ -132,7 +132,7 @@ impl Peer {
         if self.tunnel.changes.take_carries() {
             self.flush_waiting(cx);
         }
-        self.tell_news(cx);
+        self.repeat_last_acks(cx);
         self.bonding.rescue_from_removed(cx, &mut self.tunnel);
         if let Some(id) = self.tunnel.paths.plan().instead_of_gone() {
             self.tunnel.manage(cx, |paths, cx| paths.activate(cx, id));
@@ -269,7 +269,7 @@ impl Peer {
     ) {
         change(&mut self.flows, cx);
         self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
-        self.speak_for_others(cx);
+        self.send_generated(cx);
     }
 
     /// The user wants these flows to have low latency from now on. A client tells its gateway.

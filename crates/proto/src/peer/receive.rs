@@ -100,20 +100,20 @@ impl Peer {
         if self.unsettled.is_some_and(|earlier| earlier.lead.epoch != lead.epoch) {
             self.settle(cx);
         }
-        let is_first_heard = self.tunnel.epochs.hear(cx.now, lead.epoch);
+        let is_first_under_previous = self.tunnel.epochs.hear(cx.now, lead.epoch);
         self.bonding.late.sample(cx.now, cx.now.saturating_since(came_at));
         let is_fresh = standing == Standing::Pending;
         if is_fresh {
             self.promote(cx, lead.epoch);
         }
-        if is_first_heard {
-            self.tunnel.recovery.queue.put_forward();
+        if is_first_under_previous {
+            self.tunnel.recovery.queue.put_forward(); // repairs under these keys may leave
         }
 
         // Locate the path.
         let path = self.tunnel.locate(cx, lead, route, newest, is_fresh);
-        let is_steady =
-            self.tunnel.paths.list.note_arrival(cx.now, path, came_at, len) && !is_first_heard;
+        let is_steady = self.tunnel.paths.list.note_arrival(cx.now, path, came_at, len)
+            && !is_first_under_previous;
 
         // Take the frames, and owe feedback about them.
         let arrival = Arrival { epoch: lead.epoch, standing, path, route, came_at, len, delivered };
@@ -158,7 +158,7 @@ impl Peer {
             self.serve_bonding(cx);
         }
         self.flows.rest(cx.now); // an address that is not proven yet may be sent to again
-        self.speak_for_others(cx);
+        self.send_generated(cx);
     }
 
     /// The first datagram under a pending epoch's keys: the peer has them, they replace the old.
@@ -232,7 +232,7 @@ impl Peer {
                     && path != Some(gone)
                     && let Some(gone) = self.tunnel.paths.list.get_mut(gone)
                 {
-                    gone.move_to_gone(); // what is sealed with it arrives no more, says the client
+                    gone.move_to_gone(); // the client reports that nothing sent on it arrives
                 }
             }
             Frame::Challenge(challenge) => {

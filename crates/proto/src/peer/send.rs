@@ -22,8 +22,8 @@ use crate::wire::frame::{Framing, NUMBERED_OVERHEAD};
 use crate::wire::inner::{InnerPacket, Pieces};
 use crate::wire::tcp;
 
-/// When an address has had its bound, the rest follows with the next datagram that comes; it is
-/// looked at after this in any case.
+/// An unproven address may get no more until it sends something. At the latest after this time the
+/// rest is tried again.
 const REST_UNHEARD: Duration = Duration::from_secs(1);
 
 impl Peer {
@@ -114,8 +114,8 @@ impl Peer {
     /// What the packets of a run gave cause for, once for all of them.
     pub(crate) fn end_run(&mut self, cx: &mut Context<'_>) {
         if std::mem::take(&mut self.in_run) {
-            self.tell_news(cx);
-            self.speak_for_others(cx);
+            self.repeat_last_acks(cx);
+            self.send_generated(cx);
         }
     }
 
@@ -185,8 +185,8 @@ impl Peer {
         self.bonding.heed_entry(&self.tunnel, &mut self.flows, cx.now);
     }
 
-    /// Sends an inner packet by the path of `choice`, and a copy by its second one. If neither may
-    /// carry it now, it waits.
+    /// Sends an inner packet by the path in use, and while an address is not proven also a copy
+    /// there. If the path in use may not carry it now, it waits.
     fn send_alone(
         &mut self,
         cx: &mut Context<'_>,
@@ -239,9 +239,10 @@ impl Peer {
         self.bonding.is_shared || !self.at_gateway()
     }
 
-    /// Connections are held, and the path in use was asked whether it is there again: what they
-    /// received last goes with the question. It is not kept, since the path will be asked again.
-    pub(super) fn tell_news(&mut self, cx: &mut Context<'_>) {
+    /// After a challenge of the path in use, while connections are held: repeats the last
+    /// acknowledgement of some of them there. It is not kept for repair, because the next challenge
+    /// repeats it.
+    pub(super) fn repeat_last_acks(&mut self, cx: &mut Context<'_>) {
         let asked = self.tunnel.changes.take_asked() && !self.flows.is_up();
         let Some(id) = self.tunnel.paths.list.active_id().filter(|_| asked) else { return };
         let mut packet = std::mem::take(&mut self.spoken);
@@ -263,8 +264,9 @@ impl Peer {
         self.spoken = packet;
     }
 
-    /// Passes on what is said in the place of those who cannot be reached, or were not.
-    pub(super) fn speak_for_others(&mut self, cx: &mut Context<'_>) {
+    /// Sends the packets that this end makes itself: acknowledgements, retransmissions and resets
+    /// for the connections that it follows.
+    pub(super) fn send_generated(&mut self, cx: &mut Context<'_>) {
         if self.flows.due().is_none_or(|due| due > cx.now) {
             self.tell_owed(cx);
             return;

@@ -281,7 +281,7 @@ impl Peer {
             && !TIMERS.iter().any(|timer| is_due(self, cx, timer))
         {
             self.serve_bonding(cx);
-            self.speak_for_others(cx); // assisted connections may have room now
+            self.send_generated(cx); // assisted connections may have room now
             return;
         }
         for timer in TIMERS {
@@ -320,7 +320,7 @@ impl Peer {
         self.bonding.give_up_late(cx, &mut self.tunnel); // also by a path that has just got a share
         self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
         self.serve_bonding(cx);
-        self.speak_for_others(cx);
+        self.send_generated(cx);
     }
 
     /// The session was silent for long enough: a client rests, asks or is renewed, or it ends.

@@ -198,8 +198,8 @@ impl LossRecovery {
         (spaces, bytes)
     }
 
-    /// The path has answered by other means than feedback: under the keys of `epoch` it owes
-    /// nothing more, or only data.
+    /// The path has answered by other means than feedback. Feedback that is missing under the keys
+    /// of `epoch` no longer counts as silence; with `but_data`, feedback about data still does.
     pub(crate) fn forgive(&mut self, epoch: EpochId, path: PathId, but_data: bool) {
         let of_path = |it: &&mut Space| it.id.epoch == epoch && it.path == Some(path);
         if let Some(space) = self.spaces.iter_mut().find(of_path) {
@@ -207,7 +207,8 @@ impl LossRecovery {
         }
     }
 
-    /// A path is given up, and its space under the keys of `epoch` may serve another one.
+    /// A path is given up, and its space under the keys of `epoch` may serve another one. The
+    /// copies of its packets are forgotten.
     pub(crate) fn park(&mut self, blocks: &mut Blocks, epoch: EpochId, path: PathId) {
         let of_path = |it: &&mut Space| it.id.epoch == epoch && it.path == Some(path);
         if let Some(space) = self.spaces.iter_mut().find(of_path) {
@@ -225,8 +226,8 @@ impl LossRecovery {
     /// When there is something to do: a lost packet may have room, or is too old. For sent packets
     /// this matters only if their path `carries` nothing, because feedback settles the others.
     pub(crate) fn due(&self, carries: impl Fn(PathId) -> bool) -> Option<Instant> {
-        let rests = |space: &&Space| space.path.is_none_or(|path| !carries(path));
-        let kept = self.spaces.iter().filter(rests).filter_map(|it| it.packets.copies_due());
+        let is_idle = |space: &&Space| space.path.is_none_or(|path| !carries(path));
+        let kept = self.spaces.iter().filter(is_idle).filter_map(|it| it.packets.copies_due());
         kept.chain(self.queue.due()).min()
     }
 

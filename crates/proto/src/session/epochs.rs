@@ -111,8 +111,9 @@ impl Epochs {
         self.pending.push(epoch);
     }
 
-    /// The pending epoch `id` was used: it becomes the current one. Those answered before it are
-    /// forgotten with it: the peer has given them up. Returns whether there was no session before.
+    /// The pending epoch `id` was used: it becomes the current one. Pending epochs that are older
+    /// are revoked, because the peer has given them up. Returns whether there was no session
+    /// before.
     pub(crate) fn confirm(&mut self, now: Instant, id: EpochId, table: &mut IndexTable) -> bool {
         let place = self.pending.iter().position(|epoch| epoch.id == id);
         let Some(place) = place else { return false };
@@ -202,8 +203,8 @@ impl Epochs {
         self.previous()?.end_of(bucket)
     }
 
-    /// The sequence of `bucket` under the keys of `id` begins where that of the epoch that the peer
-    /// calls `name` has `end` numbers: it waits until all of them have gone on.
+    /// Holds back `bucket` under the keys of `id` until the first `end` packets of its sequence in
+    /// the previous epoch, which the peer calls `name`, were delivered or given up.
     pub(crate) fn follow(&mut self, id: EpochId, bucket: u8, name: u16, end: u16) {
         if let (Some(previous), Some(current)) = (&self.previous, &mut self.current)
             && current.id == id

@@ -20,7 +20,8 @@ use crate::wire::frame;
 use crate::wire::frame::{Frame, Framing};
 use crate::wire::inner::Pieces;
 
-/// A path that was ready for so long before it got something had too little to carry.
+/// If a path could have sent for so long and nothing waited, the sender was idle: its rate is not
+/// taken for its capacity (RFC 9002, section 7.8).
 const IDLE: Duration = Duration::from_millis(1);
 
 impl Tunnel {
@@ -143,7 +144,7 @@ impl Tunnel {
     }
 
     /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
-    /// them, by the path that answered last.
+    /// them, by the path in use, else by the best proven one.
     pub(crate) fn send_control(&mut self, cx: &mut Context<'_>) {
         let Some(path) = self.paths.plan().control_path() else { return };
         let (Some(epoch), Some(path)) =

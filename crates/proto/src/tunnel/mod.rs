@@ -3,8 +3,8 @@
 //! **Decides** how a datagram is numbered, which control frames, feedback and challenges leave, and
 //! when a client asks for keys. It carries out what the path manager (`paths`) wishes.
 //!
-//! **Refuses to know** which inner packets are sent and when: that comes from above. `send_under`
-//! is the only place where a datagram of a session is made.
+//! **Refuses to know** which inner packets are sent and when: that comes from above.
+//! `draft_datagram` is the only place where a datagram of a session is made.
 //!
 //! **Answers.** A [`DropReason`] says why a datagram did not leave: `NoRoute` without keys, path or
 //! index, `Amplification` if an unproven address has had its budget, `QueueFull` if the outbox is
