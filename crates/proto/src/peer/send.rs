@@ -42,13 +42,17 @@ impl Peer {
         }
         self.admission.note_sent(cx.now, packet);
         let observes = self.observes();
-        match self.flows.outgoing(cx.now, cx.memory, packet, observes) {
+        let sent = match self.flows.outgoing(cx.now, cx.memory, packet, observes) {
             Some(record) => self.send_narrowed(cx, record, packet),
             None => {
                 self.seek_way(cx);
                 Ok(())
             }
-        }
+        };
+        // After a late turn a run is long. Who is acknowledged here is told as its packets enter,
+        // not by what stands at the entry after all of them.
+        self.send_generated(cx);
+        sent
     }
 
     /// Sends what goes out for a connection, with no more room told than its level is to have.
@@ -115,7 +119,6 @@ impl Peer {
     pub(crate) fn end_run(&mut self, cx: &mut Context<'_>) {
         if std::mem::take(&mut self.in_run) {
             self.repeat_last_acks(cx);
-            self.send_generated(cx);
         }
     }
 
