@@ -106,7 +106,8 @@ fn read_original(kind: &[u8], mut left: &[u8]) -> Option<Original> {
     }
     let mode = std::str::from_utf8(value.strip_prefix(WAS_FILE.as_bytes())?).ok()?;
     let mode = u32::from_str_radix(mode, 8).ok()? & MODE_MASK;
-    let open_end = left.strip_suffix(OPEN_END);
+    // The mark is a line of its own: an original may end with the same bytes.
+    let open_end = left.strip_suffix(OPEN_END).filter(|before| before.ends_with(b"\n"));
     left = open_end.unwrap_or(left);
     let mut text = Vec::with_capacity(left.len());
     for line in left.split_inclusive(|&byte| byte == b'\n') {
@@ -161,6 +162,15 @@ mod tests {
             let _ = read(&text);
             let lines = String::from_utf8_lossy(&text).into_owned();
             let _ = read(&write(&lines, &Original::Missing));
+        }
+    }
+
+    #[test]
+    fn an_original_may_end_as_the_mark_of_an_open_end_does() {
+        for text in ["#.\n", "#.", "options edns0 #.\n", "\n#.\n", "#|\n#."] {
+            let original = Original::File { text: text.into(), mode: 0o644 };
+            let carried = read(&write("", &original));
+            assert_eq!(carried.map(|it| it.original), Some(original), "{text:?}");
         }
     }
 
