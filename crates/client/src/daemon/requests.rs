@@ -299,7 +299,7 @@ fn beside(applier: &Applier) -> Option<rove_api::Beside> {
     Some(rove_api::Beside { incoming, kept })
 }
 
-/// Logs what is configured and does nothing.
+/// Warns of settings that have no effect.
 fn warn_of_idle(config: &Config) {
     for warning in config.idle() {
         tracing::warn!("{warning}");

@@ -1,8 +1,8 @@
 //! Faults beside a working tunnel: name servers that are not asked, hosts of other networks that
 //! cannot be reached, a packet filter that is missing.
 //!
-//! It decides which faults there are and how a person reads them. It does not decide what is done
-//! about a fault, nor when it is logged.
+//! It decides which faults there are and how a person reads them. Others mend a fault, and decide
+//! when it is logged.
 
 use ipnet::IpNet;
 use rove_host::problems::Finding;

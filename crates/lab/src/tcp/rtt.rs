@@ -40,7 +40,7 @@ struct Smoothed {
 }
 
 impl Rtt {
-    /// Nothing was measured. No timeout is longer than `rto_max_ns`.
+    /// No round trip is known yet. No timeout is longer than `rto_max_ns`.
     pub(super) const fn new(rto_max_ns: u64) -> Self {
         Self { smoothed: None, shortest: None, rto_ns: RTO_FIRST_NS, rto_max_ns }
     }

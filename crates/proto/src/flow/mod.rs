@@ -391,8 +391,8 @@ impl Flows {
     /// the TUN to `packets`, each with where it ends. What is left are ends that have to be asked
     /// first, for up to two minutes ([`Self::is_breaking_off`]).
     pub fn terminate(&mut self, memory: &mut Memory, packets: &mut Vec<u8>, ends: &mut Vec<usize>) {
-        let places: Vec<_> = self.table.iter_mut().map(|(id, _)| id).collect();
-        for id in places {
+        let ids: Vec<_> = self.table.iter_mut().map(|(id, _)| id).collect();
+        for id in ids {
             let Some(flow) = self.table.get_mut(id) else { continue };
             if flow.terminate(packets, ends) {
                 self.arm(id);

@@ -3,7 +3,7 @@
 //! The first three functions name every stage. [`Peer::send_inner`] has the packet's flow make its
 //! record, or keep the packet. `send_narrowed` may change the window that it tells. `send` chooses
 //! how it leaves: at once or in its turn by paths with a share (`bonding`), by the one path without
-//! a share, or later. What a run of packets gives cause for is done once, before and after it.
+//! a share, or later. Work that a whole run of packets needs once is done before and after it.
 
 use super::Peer;
 use crate::bonding::Unsent;
@@ -49,8 +49,8 @@ impl Peer {
                 Ok(())
             }
         };
-        // After a late turn a run is long. Who is acknowledged here is told as its packets enter,
-        // not by what stands at the entry after all of them.
+        // Not once per run: after a late turn a run is long, and one acknowledgement after it would
+        // see a full entry and hold the sender back.
         self.send_generated(cx);
         sent
     }

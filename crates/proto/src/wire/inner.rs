@@ -70,9 +70,8 @@ impl<'a> InnerPacket<'a> {
         Self::parse(Pieces::whole(packet))
     }
 
-    /// The packet with `head` in the place of its head. The addresses, ports and protocol in it
-    /// must be the same,
-    /// and so must the flags.
+    /// The packet with `head` in the place of its head. The addresses, ports, protocol and flags in
+    /// it must be the same.
     #[must_use]
     pub(crate) const fn with_head(&self, head: &'a [u8]) -> Self {
         Self { pieces: Pieces { head, ..self.pieces }, ..*self }

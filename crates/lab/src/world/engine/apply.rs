@@ -302,7 +302,7 @@ impl World {
         self.tell_links(client)
     }
 
-    /// A client's node is told what is preferred, and what is wanted early.
+    /// Hands a client's node its priorities, and the flows that want low latency.
     pub(in crate::world) fn tell_wishes(&mut self, host: HostId) -> Result<(), Breach> {
         let (priorities, early) = (self.hosts[host].priorities(), self.hosts[host].early());
         self.command(host, Command::SetPriorities(priorities))?;

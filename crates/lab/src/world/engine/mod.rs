@@ -7,8 +7,8 @@
 //! The parts beside this folder own their state and do not know the world. The files in it are what
 //! the world does with them: `apply` (an operation), `agenda` (what is due), `wire` (datagrams),
 //! `streams` and `proxy`, `connections`, `talks` and `exchange` (what runs behind the tunnel),
-//! `directory` and `owed` (what shells keep). What must be true once trouble is over is in `rest`,
-//! which drives a world and is no part of it.
+//! `directory` and `owed` (what shells keep). `rest` checks the laws that hold once trouble is
+//! over. It drives a world and is no part of it.
 
 mod agenda;
 mod apply;

@@ -71,7 +71,7 @@ pub(in crate::world) struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// What must be true of `world` once nothing troubles it.
+    /// Checks the laws of `world` that hold once nothing troubles it.
     pub(in crate::world) const fn of(world: &'a mut World) -> Self {
         Self { world }
     }
