@@ -47,8 +47,8 @@ impl Bonding {
                 continue;
             }
             let (now, len) = (cx.now, lost.frame.len());
-            let soonest = self.chosen(now, tunnel, |ways| scheduler::quickest_open(now, ways, len));
-            let path = soonest.unwrap_or(choice.original);
+            let surest = self.chosen(now, tunnel, |ways| scheduler::surest_open(now, ways, len));
+            let path = surest.unwrap_or(choice.original);
             let due = if lost.is_small() { None } else { tunnel.paths.list.paces_at(path) };
             if let Some(due) = due.filter(|&due| due > cx.now) {
                 return tunnel.recovery.queue.put_back(lost, due);

@@ -133,11 +133,12 @@ pub fn quickest(now: Instant, ways: &[PathSnapshot], len: usize) -> Option<usize
     least_by(ways, |_| true, |way| way.arrival(now, len))
 }
 
-/// The same for a repair, among the paths whose window has room, if there are any: a path that has
-/// just died has a full window, and its empty line would make it look fast.
-pub(crate) fn quickest_open(now: Instant, ways: &[PathSnapshot], len: usize) -> Option<usize> {
-    let open = least_by(ways, PathSnapshot::is_open, |way| way.arrival(now, len));
-    open.or_else(|| quickest(now, ways, len))
+/// The path of a repair: the packets behind it wait until it arrives, so it takes the path by which
+/// nearly all repairs have arrived first. Only paths whose window has room count, if there are any:
+/// a path that has just died has a full window, and its empty line would make it look fast.
+pub(crate) fn surest_open(now: Instant, ways: &[PathSnapshot], len: usize) -> Option<usize> {
+    let surely = |way: &PathSnapshot| way.arrival(now, len).saturating_add(way.repeats_ns());
+    least_by(ways, PathSnapshot::is_open, surely).or_else(|| least_by(ways, |_| true, surely))
 }
 
 /// The nearest of those that may.

@@ -170,8 +170,19 @@ fn redundant_is_as_fast_as_the_fastest_that_has_room() {
 #[test]
 fn what_leaves_again_does_so_where_there_is_room() {
     let (near, far) = (way(1, 10.0, 20), way(2, 10.0, 60));
-    assert_eq!(quickest_open(NOW, &[near, far], LEN), Some(0));
-    assert_eq!(quickest_open(NOW, &[closed(near), far], LEN), Some(1));
-    assert_eq!(quickest_open(NOW, &[closed(near), closed(far)], LEN), Some(0));
+    assert_eq!(surest_open(NOW, &[near, far], LEN), Some(0));
+    assert_eq!(surest_open(NOW, &[closed(near), far], LEN), Some(1));
+    assert_eq!(surest_open(NOW, &[closed(near), closed(far)], LEN), Some(0));
     assert_eq!(quickest(NOW, &[closed(near), far], LEN), Some(0), "what waits for nobody");
+}
+
+#[test]
+fn a_repair_takes_a_farther_path_if_the_nearer_one_loses_much() {
+    let (mut near, far) = (way(1, 10.0, 20), way(2, 10.0, 60));
+    for (loss, place) in [(0.0, 0), (0.01, 0), (0.02, 0), (0.1, 0), (0.3, 1), (0.5, 1), (1.0, 1)] {
+        near.measured.loss = loss;
+        assert_eq!(surest_open(NOW, &[near, far], LEN), Some(place), "{loss}");
+        let both = [near, PathSnapshot { measured: near.measured, ..far }];
+        assert_eq!(surest_open(NOW, &both, LEN), Some(0), "as much on both: {loss}");
+    }
 }

@@ -7,6 +7,11 @@ use crate::time::{Duration, Instant};
 /// How long a line keeps its path busy before another packet is given to any.
 pub(super) const AHEAD: Duration = Duration::from_millis(2);
 
+/// The part of all repairs that may take longer than [`PathSnapshot::repeats_ns`]. The packets
+/// behind a repair wait for it, so the slowest of many matter. A path that loses no more than this
+/// costs nothing. With half as much, one that loses 1 % would cost 0.15 round trips more.
+const UNREPAIRED: f64 = 0.01;
+
 /// A path as far as the choice goes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathSnapshot {
@@ -80,6 +85,15 @@ impl PathSnapshot {
     /// The same if it is no nearer than `floor`.
     pub(super) fn arrival_from(&self, now: Instant, bytes: usize, floor: Duration) -> u64 {
         nanos(Instant::from_nanos(self.carried_at(now, bytes)), self.delay.max(floor))
+    }
+
+    /// How much longer a packet takes on this path if it is sent again as often as it is lost, in
+    /// nanoseconds: the time that only [`UNREPAIRED`] of all packets exceed. Each sending after the
+    /// first takes a round trip more.
+    pub(super) fn repeats_ns(&self) -> u64 {
+        let sendings = UNREPAIRED.ln() / self.measured.loss.clamp(f64::MIN_POSITIVE, 0.99).ln();
+        let repeats = (sendings - 1.0).max(0.0);
+        u64::try_from(self.trip.mul_f64(repeats).as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// When the last of so many bytes has left, in nanoseconds.

@@ -9,9 +9,15 @@ use crate::id::PacketNumber;
 use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::Feedback;
 
-/// Large datagrams lost one after the other, of those watched, that mean that the path shrank. At
-/// 10 % loss this happens by chance once in a hundred thousand where no other is sent.
-const LOST_MAX: u8 = 5;
+/// Large datagrams lost one after the other, of those watched, mean that the path shrank if this
+/// happens by chance no more often, where no other is sent. A wrong doubt costs a search, which may
+/// fail on a path that loses much.
+const BY_CHANCE: f64 = 1e-5;
+/// The number on a path that loses 10 %, and on all that lose less. On one that loses half it is
+/// 17.
+const LOST_MIN: f64 = 5.0;
+/// The most: at a loss of 70 %. A path that loses more is of little use with any MTU.
+const LOST_MAX: f64 = 32.0;
 
 /// Samples the fate of datagrams larger than every path carries, one at a time: a path that
 /// shrinks loses all of them while the small ones arrive.
@@ -20,6 +26,8 @@ pub struct Large {
     /// Number and bytes.
     watched: Option<(PacketNumber, usize)>,
     lost: u8,
+    /// What part of all datagrams the path had lost before the first of them.
+    loss: f64,
     /// The smallest of those lost, in bytes.
     lost_len: usize,
     /// The largest that the last feedback told of as arrived, in bytes; 0 if no large one was.
@@ -46,8 +54,9 @@ impl Large {
         }
     }
 
-    /// Takes what the peer tells, after all that has arrived by it.
-    pub fn judge(&mut self, feedback: &Feedback) {
+    /// Takes what the peer tells, after all that has arrived by it. Before that the path had lost
+    /// the part `loss` of all datagrams.
+    pub fn judge(&mut self, feedback: &Feedback, loss: f64) {
         if self.arrived >= self.lost_len {
             self.lost = 0;
         }
@@ -56,7 +65,10 @@ impl Large {
             return;
         };
         if self.arrived < len && !feedback.acknowledges(number) {
-            self.lost_len = if self.lost == 0 { len } else { self.lost_len.min(len) };
+            if self.lost == 0 {
+                (self.lost_len, self.loss) = (len, loss);
+            }
+            self.lost_len = self.lost_len.min(len);
             self.lost = self.lost.saturating_add(1);
         }
     }
@@ -67,8 +79,9 @@ impl Large {
     }
 
     /// Whether large datagrams vanish while others arrive: said once, then watched anew.
-    pub(crate) const fn takes_shrunk(&mut self) -> bool {
-        let shrunk = self.lost >= LOST_MAX;
+    pub(crate) fn takes_shrunk(&mut self) -> bool {
+        let by_chance = BY_CHANCE.ln() / self.loss.clamp(f64::MIN_POSITIVE, 0.99).ln();
+        let shrunk = f64::from(self.lost) >= by_chance.round().clamp(LOST_MIN, LOST_MAX);
         if shrunk {
             self.lost = 0;
         }
@@ -81,9 +94,9 @@ mod tests {
     use super::*;
     use crate::id::PathSerial;
 
-    /// Sends datagrams of these lengths and is told which of them arrived, and a small one after
-    /// each; returns whether the path has shrunk by then.
-    fn shrinks(fates: &[(usize, bool)]) -> bool {
+    /// Sends datagrams of these lengths on a path that loses the part `loss`, and is told which of
+    /// them arrived, and a small one after each; returns whether the path has shrunk by then.
+    fn shrinks(loss: f64, fates: &[(usize, bool)]) -> bool {
         let mut large = Large::default();
         let mut shrunk = false;
         for (largest, &(len, arrives)) in (1..).step_by(2).zip(fates) {
@@ -94,7 +107,7 @@ mod tests {
             if arrives {
                 large.arrived(len);
             }
-            large.judge(&feedback(largest, arrives));
+            large.judge(&feedback(largest, arrives), loss);
             shrunk |= large.takes_shrunk();
         }
         shrunk
@@ -109,17 +122,25 @@ mod tests {
 
     #[test]
     fn five_in_a_row_are_a_path_that_shrank() {
-        assert!(!shrinks(&[(1_400, false); 4]));
-        assert!(shrinks(&[(1_400, false); 5]));
-        assert!(!shrinks(&[(1_090, false); 9]), "every path carries those");
+        assert!(!shrinks(0.0, &[(1_400, false); 4]));
+        assert!(shrinks(0.0, &[(1_400, false); 5]));
+        assert!(!shrinks(0.0, &[(1_090, false); 9]), "every path carries those");
+    }
+
+    #[test]
+    fn on_a_path_that_loses_much_more_in_a_row_are_chance() {
+        for (loss, least) in [(0.05, 5), (0.1, 5), (0.3, 10), (0.5, 17), (0.9, 32)] {
+            assert!(!shrinks(loss, &vec![(1_400, false); least - 1]), "{loss}");
+            assert!(shrinks(loss, &vec![(1_400, false); least]), "{loss}");
+        }
     }
 
     #[test]
     fn one_of_a_size_that_arrives_ends_the_row_of_it_and_of_none_that_is_larger() {
         let [lost, arrived] = [(1_400, false), (1_400, true)];
-        assert!(!shrinks(&[lost, lost, lost, lost, arrived, lost, lost, lost, lost]));
+        assert!(!shrinks(0.0, &[lost, lost, lost, lost, arrived, lost, lost, lost, lost]));
         let smaller = (1_300, true);
-        assert!(shrinks(&[lost, lost, lost, lost, smaller, lost]));
+        assert!(shrinks(0.0, &[lost, lost, lost, lost, smaller, lost]));
     }
 
     #[test]
@@ -130,7 +151,7 @@ mod tests {
             large.sent(number + 1, 1_400);
             large.begin();
             large.arrived(1_400); // the second of the two
-            large.judge(&feedback(number + 1, false));
+            large.judge(&feedback(number + 1, false), 0.0);
             assert!(!large.takes_shrunk());
         }
     }

@@ -26,7 +26,7 @@ pub enum Load {
     Report,
     /// Frames that elicit feedback.
     Eliciting,
-    /// A piece of an inner packet, or one that is of no use late: no copy is kept.
+    /// A piece of a packet without a number, or a packet that is of no use late: no copy is kept.
     Unkept,
     /// One inner packet. Unless it is a duplicate, it is kept until it is acknowledged.
     Packet(PacketRecord),

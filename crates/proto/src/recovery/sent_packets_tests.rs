@@ -89,7 +89,7 @@ impl Scene {
 fn data_is_owed_until_it_is_told_of() {
     let mut scene = Scene::default();
     scene.leave_one(ms(0), (0, 1_000), Load::Eliciting, &[]); // a challenge
-    scene.leave_one(ms(1), (1, 1_000), Load::Unkept, &[]); // a piece of a packet
+    scene.leave_one(ms(1), (1, 1_000), Load::Unkept, &[]); // of no use late
     scene.leave(2..3);
     scene.sent.forgive(true);
     assert_eq!(scene.sent.unanswered_since(), Some(ms(1)));

@@ -65,16 +65,23 @@ impl Tunnel {
                 pack::append(framing, packet, draft.frames());
             });
         }
-        self.send_split(cx, epoch, id, &pack::frame(framing, packet))
+        // The receiver takes a packet with a number once, however often its pieces come.
+        let load = if framing == Framing::Plain {
+            Load::Unkept
+        } else {
+            Load::Packet(PacketRecord { kept: 0, ..record })
+        };
+        self.send_split(cx, epoch, id, load, &pack::frame(framing, packet))
     }
 
-    /// One packet frame that is too large for its path, in pieces. They are not kept: paths whose
-    /// MTU is known split hardly anything.
+    /// One packet frame that is too large for its path, in pieces. A lost piece leaves again by
+    /// itself.
     pub(crate) fn send_split(
         &mut self,
         cx: &mut Context<'_>,
         epoch: EpochId,
         path: PathId,
+        load: Load,
         whole: &[u8],
     ) -> Result<(), DropReason> {
         let carrier = self.paths.list.get_mut(path).ok_or(DropReason::NoRoute)?;
@@ -87,7 +94,7 @@ impl Tunnel {
         let (found, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
         let packet_id = found.next_fragment();
         for (index, range) in fragment::pieces(whole.len(), room) {
-            self.send_under(cx, epoch, path, Load::Unkept, |draft| {
+            self.send_under(cx, epoch, path, load, |draft| {
                 frame::emit_fragment_header(draft.frames(), packet_id, index);
                 draft.frames().extend_from_slice(&whole[range]);
             })?;

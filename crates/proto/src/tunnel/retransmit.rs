@@ -29,7 +29,8 @@ impl Tunnel {
         self.recovery.lose_dead(cx.now, memory, |id| id != carrier && !list.is_good(id));
     }
 
-    /// Sends one lost packet again, by the path `by`. It names the packet number that was lost.
+    /// Sends one lost packet again, by the path `by`. It names the packet number that was lost. A
+    /// piece of a packet leaves as it was: its name is that of its packet.
     pub(crate) fn retransmit(
         &mut self,
         cx: &mut Context<'_>,
@@ -41,16 +42,25 @@ impl Tunnel {
         let number = lost.number as u32;
         let path = self.paths.list.get_to_send(by).ok_or(DropReason::NoRoute)?;
         path.note_retransmitted();
-        if frame::len_again(&lost.frame) <= path.mtu.datagram() - OVERHEAD {
-            let LostPacket { flow, first_at, attempts, .. } = *lost;
-            let load = Load::Repair { flow, first_at, attempts };
+        let LostPacket { flow, first_at, attempts, .. } = *lost;
+        let load = Load::Repair { flow, first_at, attempts };
+        let room = path.mtu.datagram() - OVERHEAD;
+        if frame::is_fragment(&lost.frame) {
+            if lost.frame.len() > room {
+                return Err(DropReason::NoRoute); // a piece is not split again
+            }
+            return self.send_under(cx, epoch, by, load, |draft| {
+                draft.frames().extend_from_slice(&lost.frame);
+            });
+        }
+        if frame::len_again(&lost.frame) <= room {
             return self.send_under(cx, epoch, by, load, |draft| {
                 frame::emit_again(draft.frames(), serial, number, &lost.frame);
             });
         }
         let mut whole = Vec::new();
         frame::emit_again(&mut whole, serial, number, &lost.frame);
-        self.send_split(cx, epoch, by, &whole)
+        self.send_split(cx, epoch, by, load, &whole)
     }
 
     /// The path `id` was silent, or had never answered, and answers what it was asked at

@@ -19,7 +19,7 @@ use crate::time::Duration;
 
 pub use emit::{emit_fragment_header, emit_padding};
 pub use packet::{Framing, NUMBERED_OVERHEAD, PLAIN_OVERHEAD, emit_again, packet_of};
-pub(crate) use packet::{RETRANSMISSION_OVERHEAD, len_again};
+pub(crate) use packet::{RETRANSMISSION_OVERHEAD, is_fragment, len_again};
 
 /// Bytes before a piece of an inner packet: type, packet id, index.
 pub(crate) const FRAGMENT_OVERHEAD: usize = 6;

@@ -125,6 +125,31 @@ fn what_is_lost_leaves_again_and_arrives_in_its_turn() {
     }
 }
 
+/// A packet of which one piece is missing holds up all that follow as a whole one does.
+#[test]
+fn a_lost_piece_of_a_packet_leaves_again() {
+    const NARROW: usize = 1_096;
+    let mut pair = Pair::new(None);
+    pair.admit_client();
+    pair.filter = Box::new(|datagram| datagram.bytes.len() <= NARROW);
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_secs(2));
+    let mut pair = bulk::bonded(pair, &[WIFI, CABLE]);
+    let mut pieces = 0;
+    pair.filter = Box::new(move |datagram| {
+        let is_piece = (600..1_000).contains(&datagram.bytes.len());
+        pieces += u32::from(is_piece);
+        datagram.bytes.len() <= NARROW && !(is_piece && pieces % 50 == 0)
+    });
+    flow(&mut pair, 0..3_000);
+    flow(&mut pair, 3_000..3_020); // the last of them are not missed before others follow
+    pair.run(ms(500));
+    for numbers in arrived(&pair) {
+        assert!(numbers.iter().zip(0..3_000).all(|(&number, expected)| number == expected));
+        assert!(numbers.len() >= 3_015, "{} of 3,020", numbers.len());
+    }
+}
+
 /// Of QUIC that is an acknowledgement: what it overtook was taken for lost, a whole queue each
 /// time, and repeated. By BBR two links of 100 Mbit/s carried 0.41 of their sum so, and 0.98 since.
 #[test]

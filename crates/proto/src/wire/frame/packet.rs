@@ -127,6 +127,11 @@ pub fn emit_again(out: &mut Vec<u8>, serial: PathSerial, number: u32, frame: &[u
     out.extend_from_slice(packet);
 }
 
+/// Whether a frame is a piece of a packet.
+pub(crate) fn is_fragment(frame: &[u8]) -> bool {
+    frame.first() == Some(&kind::FRAGMENT)
+}
+
 /// Bytes that [`emit_again`] appends.
 pub(crate) fn len_again(frame: &[u8]) -> usize {
     let is_plain = Framing::of(frame) == Some(Framing::Plain);
