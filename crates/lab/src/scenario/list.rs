@@ -10,10 +10,12 @@ use super::competition::Competition;
 use super::disconnects::Disconnects;
 use super::failover::Failover;
 use super::family::FamilyChange;
+use super::first_download::FirstDownload;
 use super::gso_mangled::GsoMangled;
 use super::hop::Hop;
 use super::idle::Idle;
 use super::latency_qos::LatencyQos;
+use super::lossy_uplink::LossyUplink;
 use super::many_flows::ManyFlows;
 use super::mesh::Mesh;
 use super::modes::Modes;
@@ -69,6 +71,8 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &Voip,
     &LatencyQos,
     &Priority,
+    &FirstDownload,
+    &LossyUplink,
     &Bond,
     &SharedBottleneck,
     &Competition,

@@ -366,6 +366,26 @@ const ROWS: &[Row] = &[
         broken_quick: &["share_ratio"],
     },
     Row {
+        name: "first-download",
+        summary: "the first seconds of a session, over a steady link and a bloated modem",
+        keys: "share_of_sum_min, checksum_ok, table",
+        short: &["cc=cubic"],
+        not_in_short: &[],
+        broken: &["share_of_sum_min"],
+        quick: &["cc=cubic", "modem=4/1000", "seconds=4"],
+        broken_quick: &["share_of_sum_min"],
+    },
+    Row {
+        name: "lossy-uplink",
+        summary: "an upload over two links, of which one loses half upwards",
+        keys: "share_of_sound_min, checksum_ok, table",
+        short: &["cc=cubic"],
+        not_in_short: &[],
+        broken: &["share_of_sound_min"],
+        quick: &["cc=cubic", "pair=10/60+40/20", "seconds=6"],
+        broken_quick: &["share_of_sound_min"],
+    },
+    Row {
         name: "bond",
         summary: "one connection each way over the two hotspots of Multilink VPN",
         keys: "down_mbps, up_mbps, latency_over_best, rate_over_best, latency_over_rate, \
