@@ -3,8 +3,8 @@
 //!
 //! Other scenarios skip the first seconds of a transfer, in which its sender searches for the rate.
 //! Here only these count: a search that overshoots fills the modem's buffer, and the losses and the
-//! delay of that must not cost the steady link's rate. The figure is the goodput as a share of what
-//! both links can carry in this time.
+//! delay of that must not cost the steady link's rate. The figure is the goodput divided by the
+//! capacity of both links in this time.
 
 use super::links::{CONGESTION, GRID};
 use super::record::Limit;

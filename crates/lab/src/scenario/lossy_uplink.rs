@@ -1,6 +1,6 @@
-//! `lossy-uplink`: two links, one of which loses much of what the client sends and nothing of what
-//! it receives, as a radio at the edge of its range does. An upload must have at least about the
-//! rate of the sound link alone, which carries the same upload in another run.
+//! `lossy-uplink`: an upload over two links. One of them loses half of the client's packets and
+//! none of those to the client, as a radio at the edge of its range does. The upload must have at
+//! least 0.9 of the rate of the sound link alone, which carries the same upload in another run.
 //!
 //! The lossy link may be the nearer one, so that repairs seem to arrive there first. In a control
 //! both links lose.

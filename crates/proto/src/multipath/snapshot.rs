@@ -87,9 +87,9 @@ impl PathSnapshot {
         nanos(Instant::from_nanos(self.carried_at(now, bytes)), self.delay.max(floor))
     }
 
-    /// How much longer a packet takes on this path if it is sent again as often as it is lost, in
-    /// nanoseconds: the time that only [`UNREPAIRED`] of all packets exceed. Each sending after the
-    /// first takes a round trip more.
+    /// The time in nanoseconds that repeated losses add to the arrival of a packet on this path:
+    /// only the part [`UNREPAIRED`] of all packets takes longer. Each sending after the first takes
+    /// one more round trip.
     pub(super) fn repeats_ns(&self) -> u64 {
         let sendings = UNREPAIRED.ln() / self.measured.loss.clamp(f64::MIN_POSITIVE, 0.99).ln();
         let repeats = (sendings - 1.0).max(0.0);

@@ -26,7 +26,7 @@ pub struct Large {
     /// Number and bytes.
     watched: Option<(PacketNumber, usize)>,
     lost: u8,
-    /// What part of all datagrams the path had lost before the first of them.
+    /// The part of all datagrams that the path had lost before the first of them.
     loss: f64,
     /// The smallest of those lost, in bytes.
     lost_len: usize,
@@ -80,6 +80,9 @@ impl Large {
 
     /// Whether large datagrams vanish while others arrive: said once, then watched anew.
     pub(crate) fn takes_shrunk(&mut self) -> bool {
+        if f64::from(self.lost) < LOST_MIN {
+            return false;
+        }
         let by_chance = BY_CHANCE.ln() / self.loss.clamp(f64::MIN_POSITIVE, 0.99).ln();
         let shrunk = f64::from(self.lost) >= by_chance.round().clamp(LOST_MIN, LOST_MAX);
         if shrunk {
@@ -94,8 +97,8 @@ mod tests {
     use super::*;
     use crate::id::PathSerial;
 
-    /// Sends datagrams of these lengths on a path that loses the part `loss`, and is told which of
-    /// them arrived, and a small one after each; returns whether the path has shrunk by then.
+    /// Sends datagrams of these lengths, and a small one after each, on a path that loses the part
+    /// `loss`. Feedback tells which of them arrived. Returns whether the path has shrunk by then.
     fn shrinks(loss: f64, fates: &[(usize, bool)]) -> bool {
         let mut large = Large::default();
         let mut shrunk = false;

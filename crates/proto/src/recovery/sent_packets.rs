@@ -247,7 +247,7 @@ impl SentPackets {
         }
         let delivered = feedback.bytes.saturating_sub(self.mark.bytes());
         let rate = newest.and_then(|it| it.mark.rate(now, it.at, feedback, it.is_limited));
-        let lossy = self.loss.share();
+        let loss_before = self.loss.share();
         self.count_loss(now, feedback);
         self.acknowledged = Some(largest);
         self.told_at = Some(now);
@@ -259,7 +259,7 @@ impl SentPackets {
         self.mark.take(delivered, newest.map(|newest| (feedback.arrived_us, newest.at)));
         let cause = Cause::Overtaken { rtt, newest_at: newest.map(|sent| sent.at) };
         let lost = self.lose(now, blocks, cause, lost) + std::mem::take(&mut self.lost_untold);
-        self.large.judge(feedback, lossy);
+        self.large.judge(feedback, loss_before);
         self.answer(largest);
         let trip = |sent: Sent| rtt::without_delay(now.saturating_since(sent.at), waited);
         Some(Acknowledged {
