@@ -5,6 +5,7 @@ use super::asymmetric::Asymmetric;
 use super::blackhole::Blackhole;
 use super::bond::Bond;
 use super::both_move::BothMove;
+use super::busy_sessions::BusySessions;
 use super::commute::Commute;
 use super::competition::Competition;
 use super::disconnects::Disconnects;
@@ -73,6 +74,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &Priority,
     &FirstDownload,
     &LossyUplink,
+    &BusySessions,
     &Bond,
     &SharedBottleneck,
     &Competition,

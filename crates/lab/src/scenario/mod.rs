@@ -16,6 +16,7 @@ pub mod binary;
 mod blackhole;
 mod bond;
 mod both_move;
+mod busy_sessions;
 mod calls;
 mod commute;
 mod competition;

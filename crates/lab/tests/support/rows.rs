@@ -386,6 +386,16 @@ const ROWS: &[Row] = &[
         broken_quick: &["share_of_sound_min"],
     },
     Row {
+        name: "busy-sessions",
+        summary: "a new session for each download, over two fast links that lose a little",
+        keys: "share_of_sum_min, share_of_sum_median, checksum_ok, table",
+        short: &["sessions=1"],
+        not_in_short: &[],
+        broken: &["share_of_sum_min"],
+        quick: &["sessions=1", "seconds=4"],
+        broken_quick: &["share_of_sum_min"],
+    },
+    Row {
         name: "bond",
         summary: "one connection each way over the two hotspots of Multilink VPN",
         keys: "down_mbps, up_mbps, latency_over_best, rate_over_best, latency_over_rate, \

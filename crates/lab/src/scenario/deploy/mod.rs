@@ -149,13 +149,26 @@ impl Deployment {
         }
     }
 
-    /// Ends the client's process and starts it again. Returns when it was started.
+    /// Ends the client.
+    ///
+    /// # Errors
+    /// When there is none, or it does not end.
+    pub fn end_client(&mut self) -> anyhow::Result<()> {
+        self.restartable()?.end_client()
+    }
+
+    /// Starts the ended client again, as after a reboot of its host. Returns when, in nanoseconds of
+    /// the monotonic clock.
     ///
     /// # Errors
     /// When it cannot be.
-    pub fn restart_client(&mut self, testbed: &Testbed) -> anyhow::Result<u64> {
+    pub fn start_client(&mut self, testbed: &Testbed) -> anyhow::Result<u64> {
+        self.restartable()?.start_client(testbed)
+    }
+
+    fn restartable(&mut self) -> anyhow::Result<&mut Rove> {
         match self {
-            Self::Rove(rove) => rove.restart_client(testbed),
+            Self::Rove(rove) => Ok(rove),
             Self::Bare | Self::OpenVpn(_) => bail!("only a client of Rove's is restarted here"),
         }
     }

@@ -174,10 +174,15 @@ impl Rove {
         Ok(())
     }
 
-    /// Ends the client and starts it again, without an invite. Returns when it was started.
-    pub(super) fn restart_client(&mut self, testbed: &Testbed) -> anyhow::Result<u64> {
+    /// Ends the client.
+    pub(super) fn end_client(&mut self) -> anyhow::Result<()> {
         ask_to_end(&self.client)?;
         self.client.kill();
+        Ok(())
+    }
+
+    /// Starts the client again, without an invite. Returns when.
+    pub(super) fn start_client(&mut self, testbed: &Testbed) -> anyhow::Result<u64> {
         let client = Commands::of(testbed.network.host(testbed.client), &self.binary);
         let started_ns = monotonic_ns();
         self.client = client.start(&["up", "--foreground", "--route", &format!("{SERVER}/32")])?;
