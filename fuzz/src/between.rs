@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use rove_engine::memory::{MemoryEngine, Sent};
-use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
+use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
 use rove_proto::multipath::scheduler::Scheduler;
@@ -277,6 +277,7 @@ pub(crate) fn engine(end: End, now: Instant, secret: &StaticSecret, seed: u64) -
         competes: true,
         reorders: true,
         judges_offload: true,
+        features: Features::CONTENT,
         ablation: Default::default(),
     };
     let node = Node::new(now, config, Box::new(SeededRng::new(seed)), 100);

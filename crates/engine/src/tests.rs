@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
+use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret};
 use rove_proto::error::DropReason;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Config, Link, PeerConfig, PeerState, SideConfig};
@@ -64,6 +64,7 @@ fn engine(secret: &StaticSecret, seed: u64, listening: Option<(SocketId, IpAddr)
         competes: true,
         reorders: true,
         judges_offload: true,
+        features: Features::CONTENT,
         ablation: Default::default(),
     };
     let now = Instant::from_nanos(1_000_000_000);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rove_proto::crypto::{Floor, StaticSecret};
+use rove_proto::crypto::{Features, Floor, StaticSecret};
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::Config;
@@ -32,6 +32,7 @@ pub fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         competes: true,
         reorders: true,
         judges_offload: true,
+        features: Features::CONTENT,
         ablation: Default::default(),
     }
 }

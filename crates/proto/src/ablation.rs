@@ -73,6 +73,12 @@ heuristics! {
     ReplacedBound => "replaced-bound",
     /// Entry queue: unresponsive flows have a hard limit.
     Unresponsive => "unresponsive",
+    /// Content: headers that stay the same travel once.
+    Elision => "elision",
+    /// Content: packets that wait share a datagram.
+    Aggregation => "aggregation",
+    /// Content: packets of allowed flows are compressed.
+    Compression => "compression",
 }
 
 impl Heuristic {

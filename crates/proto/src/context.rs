@@ -17,6 +17,7 @@ use crate::outbox::{Outbox, Route};
 use crate::session::index::IndexTable;
 use crate::time::{Duration, Instant};
 use crate::wire::control::{ADDRESSES_MAX, Lease, Prefix};
+use crate::wire::features::Features;
 
 /// Events that wait for the shell, which must cost no memory if it does not ask. Beyond these the
 /// oldest are dropped for what a peer has to say, and what strangers cause is dropped itself; both
@@ -54,6 +55,8 @@ pub struct Config {
     pub competes: bool,
     /// Whether what came by several paths is delivered in sequence: else a gap is given up at once.
     pub reorders: bool,
+    /// What it understands beyond what every node must, and so what may be sent to it.
+    pub features: Features,
     /// Whether a path falls back to single sends where segmented sends lose more.
     pub judges_offload: bool,
     /// The heuristics that its sessions go without.

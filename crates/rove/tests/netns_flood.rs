@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use rove_proto::crypto::{Floor, Hello, Initiator, SeededRng, StaticSecret, Token};
+use rove_proto::crypto::{Features, Floor, Hello, Initiator, SeededRng, StaticSecret, Token};
 use rove_proto::id::{PeerKey, SessionIndex};
 use serde_json::Value;
 use support::netns::{Lab, SOON, in_namespace, inside, sh};
@@ -179,7 +179,7 @@ fn exchanges(gateway: &PeerKey, count: usize, token: Option<Token>) -> Vec<Initi
         let secret = StaticSecret::generate(&mut rng);
         let hello = Hello {
             counter: 1,
-            features: 0,
+            features: Features::NONE,
             floor: Floor::BITS_128,
             has_aes: true,
             token: token.clone(),

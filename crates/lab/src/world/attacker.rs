@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use rove_proto::crypto::{Floor, Hello, Initiator, MessagePair, SeededRng, StaticSecret, Token};
+use rove_proto::crypto::{
+    Features, Floor, Hello, Initiator, MessagePair, SeededRng, StaticSecret, Token,
+};
 use rove_proto::id::{PeerKey, SessionIndex};
 
 use super::host_id::HostId;
@@ -287,8 +289,14 @@ fn by_nobody(
 ) -> Option<MessagePair> {
     let secret = StaticSecret::generate(rng);
     let indices = std::array::from_fn(|i| SessionIndex(i as u32 + 1));
-    let hello =
-        Hello { counter, features: 0, floor: Floor::BITS_128, has_aes: true, token, indices };
+    let hello = Hello {
+        counter,
+        features: Features::NONE,
+        floor: Floor::BITS_128,
+        has_aes: true,
+        token,
+        indices,
+    };
     let started = Initiator::start(rng, &secret, gateway, None, &hello);
     started.ok().map(|(_, messages)| messages)
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rove_engine::memory::{MemoryEngine, Segment, Sent};
 use rove_proto::ablation::Ablation;
-use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
+use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
 use rove_proto::flow::priority::{Level, Priorities};
@@ -515,6 +515,7 @@ fn engine(
         competes: holding.competes,
         reorders: holding.reorders,
         judges_offload: holding.judges_offload,
+        features: Features::CONTENT,
         ablation: holding.ablation,
     };
     let node = Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET);

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::crypto::handshake::{Initiator, MessagePair};
 use crate::crypto::vectors::{Script, Vectors};
-use crate::crypto::{Floor, Hello, SeededRng, StaticSecret};
+use crate::crypto::{Features, Floor, Hello, SeededRng, StaticSecret};
 use crate::wire::handshake::{COOKIE_REPLY_LEN, INDEX_COUNT};
 
 fn address(text: &str) -> SocketAddr {
@@ -13,7 +13,7 @@ fn address(text: &str) -> SocketAddr {
 fn started(seed: u64, remote: PeerKey) -> (Initiator, MessagePair) {
     let hello = Hello {
         counter: 1,
-        features: 0,
+        features: Features::NONE,
         floor: Floor::BITS_128,
         has_aes: true,
         token: None,

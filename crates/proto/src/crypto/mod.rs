@@ -37,4 +37,5 @@ pub use self::rng::{Rng, SeededRng, draw};
 pub use self::schedule::EpochKeys;
 pub use self::suite::{Profile, ProfileTable, Suite};
 pub use self::x25519::StaticSecret;
+pub use crate::wire::features::Features;
 pub use crate::wire::handshake::{Floor, HeaderCipher, Hello, Status, Token, Welcome};

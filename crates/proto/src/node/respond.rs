@@ -23,7 +23,8 @@ use crate::session::epoch::{Agreed, Epoch};
 use crate::time::Instant;
 use crate::tunnel::Event;
 use crate::wire::Kind;
-use crate::wire::handshake::{FEATURE_PARTS, INDEX_COUNT, MessageA, MessageB, ResponsePart};
+use crate::wire::features::Features;
+use crate::wire::handshake::{INDEX_COUNT, MessageA, MessageB, ResponsePart};
 
 impl Node {
     /// A half of message 1.
@@ -261,7 +262,7 @@ impl Node {
         })
     }
 
-    const fn welcome(
+    fn welcome(
         &self,
         status: Status,
         observed: SocketAddr,
@@ -269,14 +270,14 @@ impl Node {
     ) -> Welcome {
         let header_cipher =
             if self.config.has_aes { HeaderCipher::Aes } else { HeaderCipher::ChaCha20 };
-        let (floor, features) = (self.config.floor, FEATURE_PARTS);
+        let (floor, features) = (self.config.floor, self.config.features | Features::PARTS);
         Welcome { status, features, floor, header_cipher, observed, indices }
     }
 }
 
 /// Whether the initiator wants the response in two parts.
 fn wants_parts(complete: &Complete) -> bool {
-    complete.hello().features & FEATURE_PARTS != 0
+    complete.hello().features.has(Features::PARTS)
 }
 
 fn push_response(

@@ -14,9 +14,10 @@ use std::net::SocketAddr;
 use super::Kind;
 use super::cursor::{Reader, Writer};
 use super::data::BASE_DATAGRAM;
+use super::features::Features;
 use crate::error::DropReason;
 use crate::id::SessionIndex;
-pub use parts::{FEATURE_PARTS, PART_HEAD_LEN, PART_LENS, ResponsePart};
+pub use parts::{PART_HEAD_LEN, PART_LENS, ResponsePart};
 
 /// The protocol version that this code speaks.
 pub const VERSION: u8 = 2;
@@ -248,8 +249,8 @@ impl<'a> CookieReply<'a> {
 pub struct Hello {
     /// The initiator's handshake counter for this responder: persisted, only grows, never a clock.
     pub counter: u64,
-    /// Features of the initiator, as a bit set: [`FEATURE_PARTS`].
-    pub features: u32,
+    /// Features of the initiator.
+    pub features: Features,
     /// The weakest suite that the initiator will use.
     pub floor: Floor,
     /// Whether the initiator computes AES in hardware.
@@ -292,7 +293,7 @@ impl HelloPayload {
     fn read(reader: &mut Reader<'_>) -> Result<Self, DropReason> {
         let counter = reader.u64()?;
         let ek_hash = reader.array()?;
-        let features = reader.u32()?;
+        let features = Features::from_bits(reader.u32()?);
         let floor = Floor(reader.u8()?);
         let has_aes = reader.u8()? & HAS_AES != 0;
         let token = Token::read(reader)?;
@@ -311,7 +312,7 @@ impl HelloPayload {
         let mut writer = Writer::new(&mut out);
         writer.u64(self.hello.counter);
         writer.bytes(&self.ek_hash);
-        writer.u32(self.hello.features);
+        writer.u32(self.hello.features.bits());
         writer.u8(self.hello.floor.0);
         writer.u8(if self.hello.has_aes { HAS_AES } else { 0 });
         Token::write(self.hello.token.as_ref(), &mut writer);
@@ -326,8 +327,8 @@ impl HelloPayload {
 pub struct Welcome {
     /// Whether there is a session, and if not, why.
     pub status: Status,
-    /// Features that both have.
-    pub features: u32,
+    /// Features that both have: those in use.
+    pub features: Features,
     /// The weakest suite that the session uses: the maximum of both ends' floors.
     pub floor: Floor,
     /// The cipher of header protection, fixed for the session.
@@ -356,7 +357,7 @@ impl Welcome {
     fn read(reader: &mut Reader<'_>) -> Result<Self, DropReason> {
         let status = Status::read(reader)?;
         let header_cipher = HeaderCipher::from_byte(reader.u8()?)?;
-        let features = reader.u32()?;
+        let features = Features::from_bits(reader.u32()?);
         let floor = Floor(reader.u8()?);
         let observed = reader.socket_addr()?;
         let indices = read_indices(reader)?;
@@ -374,7 +375,7 @@ impl Welcome {
         let mut writer = Writer::new(&mut out);
         self.status.write(&mut writer);
         writer.u8(self.header_cipher.to_byte());
-        writer.u32(self.features);
+        writer.u32(self.features.bits());
         writer.u8(self.floor.0);
         writer.socket_addr(self.observed);
         let indices = if self.status == Status::Accepted { self.indices } else { NO_INDICES };

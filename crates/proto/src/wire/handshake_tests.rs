@@ -9,7 +9,7 @@ fn indices(first: u32) -> [SessionIndex; INDEX_COUNT] {
 fn payload() -> HelloPayload {
     let hello = Hello {
         counter: 0x0102_0304_0506_0708,
-        features: 0x8000_0001,
+        features: Features::from_bits(0x8000_0001),
         floor: Floor(1),
         has_aes: true,
         token: Token::new(b"token"),
@@ -21,7 +21,7 @@ fn payload() -> HelloPayload {
 fn welcome() -> Welcome {
     Welcome {
         status: Status::Accepted,
-        features: 0x8000_0001,
+        features: Features::from_bits(0x8000_0001),
         floor: Floor(1),
         header_cipher: HeaderCipher::Aes,
         observed: "192.0.2.1:51820".parse().unwrap(),

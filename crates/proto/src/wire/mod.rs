@@ -10,6 +10,7 @@ pub mod control;
 mod cursor;
 pub mod data;
 pub mod ecn;
+pub mod features;
 mod flags;
 pub mod frame;
 pub mod handshake;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
+use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret, Token};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
 use rove_proto::multipath::scheduler::Scheduler;
@@ -176,6 +176,7 @@ pub(crate) fn config(secret: &StaticSecret) -> Config {
         competes: true,
         reorders: true,
         judges_offload: true,
+        features: Features::CONTENT,
         ablation: Default::default(),
     }
 }
@@ -211,7 +212,20 @@ pub(crate) fn udp(ports: (u16, u16), payload: &[u8], back: bool) -> Vec<u8> {
     packet.extend_from_slice(payload);
     let length = u16::try_from(packet.len()).unwrap();
     packet[2..4].copy_from_slice(&length.to_be_bytes());
+    complete(&mut packet);
     packet
+}
+
+/// Writes the checksums of a UDP packet.
+pub(crate) fn complete(packet: &mut [u8]) {
+    packet[10..12].fill(0);
+    packet[26..28].fill(0);
+    let sum = Sum::default().bytes(&packet[..20]).checksum();
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    let address = |at: usize| <[u8; 4]>::try_from(&packet[at..at + 4]).unwrap().into();
+    let length = u16::try_from(packet.len() - 20).unwrap();
+    let sum = Sum::default().pseudo(address(12), address(16), 17, length).bytes(&packet[20..]);
+    packet[26..28].copy_from_slice(&sum.checksum().to_be_bytes());
 }
 
 /// The first segment of a TCP connection from the client to the server, or back.

@@ -8,7 +8,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::eve::{Eve, at, pass};
 use crate::pair::{GATEWAY, Pair};
-use rove_proto::crypto::{Cookie, Floor, Hello, Initiator, SeededRng, StaticSecret, Status, Token};
+use rove_proto::crypto::{
+    Cookie, Features, Floor, Hello, Initiator, SeededRng, StaticSecret, Status, Token,
+};
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::id::{PeerKey, SessionIndex};
 use rove_proto::node::{Command, Event, PeerState};
@@ -135,7 +137,7 @@ fn exchange(rng: &mut SeededRng, gateway: PeerKey) -> Initiator {
     let secret = StaticSecret::generate(rng);
     let hello = Hello {
         counter: 1,
-        features: 0,
+        features: Features::NONE,
         floor: Floor::BITS_128,
         has_aes: true,
         token: Token::new(&[6; 16]),

@@ -15,6 +15,7 @@ use crate::crypto::schedule::{EpochKeys, Finished, Role};
 use crate::crypto::x25519::StaticSecret;
 use crate::error::DropReason;
 use crate::id::{PeerKey, SessionIndex};
+use crate::wire::features::Features;
 use crate::wire::handshake::{
     A_LEN, B_LEN, CookieReply, EK_HEAD_LEN, EK_LEN, HeaderCipher, Hello, HelloPayload, MAC_LEN,
     MessageA, MessageB, NOISE_1_LEN, RESPONSE_LEN, Response, Status, WELCOME_LEN, Welcome,
@@ -52,7 +53,7 @@ pub struct Initiator {
 /// What of the hello the answer is held against.
 struct Offer {
     index: SessionIndex,
-    features: u32,
+    features: Features,
     floor: crate::wire::handshake::Floor,
     has_aes: bool,
 }
@@ -195,7 +196,7 @@ impl Offer {
     /// Whether the responder kept to what was offered: it may raise the floor, never lower it.
     fn allows(&self, welcome: &Welcome) -> bool {
         let aes_ok = self.has_aes || welcome.header_cipher == HeaderCipher::ChaCha20;
-        let known = welcome.features & !self.features == 0;
+        let known = self.features.has(welcome.features);
         welcome.floor >= self.floor && aes_ok && known
     }
 }

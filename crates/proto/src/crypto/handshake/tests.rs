@@ -11,6 +11,7 @@ use crate::crypto::{
 use crate::id::{PathSerial, PeerKey, SessionIndex};
 use crate::time::Instant;
 use crate::wire::data::OVERHEAD;
+use crate::wire::features::Features;
 use crate::wire::handshake::{A_LEN, B_LEN, INDEX_COUNT, RESPONSE_LEN, ResponsePart};
 
 mod forgery;
@@ -63,7 +64,7 @@ fn indices(first: u32) -> [SessionIndex; INDEX_COUNT] {
 fn hello() -> Hello {
     Hello {
         counter: 41,
-        features: 0b101,
+        features: Features::from_bits(0b101),
         floor: Floor::BITS_128,
         has_aes: true,
         token: Token::new(b"invited"),
@@ -74,7 +75,7 @@ fn hello() -> Hello {
 fn welcome() -> Welcome {
     Welcome {
         status: Status::Accepted,
-        features: 0b110,
+        features: Features::from_bits(0b110),
         floor: Floor::BITS_128,
         header_cipher: HeaderCipher::Aes,
         observed: observed(),
@@ -118,7 +119,7 @@ fn both_ends_agree() {
     assert_eq!(response.len(), RESPONSE_LEN);
 
     let (said, ours) = initiator.finish(&response).unwrap();
-    assert_eq!(said, Welcome { features: 0b100, ..welcome() });
+    assert_eq!(said, Welcome { features: Features::from_bits(0b100), ..welcome() });
     talk(&ours.unwrap(), &theirs.unwrap());
     assert_eq!(initiator.finish(&response).unwrap_err(), DropReason::BadHandshake, "once only");
 }

@@ -18,7 +18,8 @@ use crate::paths::handshakes::{Attempt, Parts, Round};
 use crate::paths::list::Paths;
 use crate::session::identity::Identity;
 use crate::time::{Duration, Instant};
-use crate::wire::handshake::{FEATURE_PARTS, RESPONSE_LEN};
+use crate::wire::features::Features;
+use crate::wire::handshake::RESPONSE_LEN;
 
 /// Time between the attempts of one round to different addresses of the gateway.
 const STAGGER: Duration = Duration::from_millis(30);
@@ -159,7 +160,7 @@ impl Connector {
         candidate: Candidate,
         in_use: Option<Route>,
     ) {
-        let features = self.features_for(paths, &candidate, in_use);
+        let features = cx.config.features | self.parts_for(paths, &candidate, in_use);
         self.unanswered.note_asked(cx.now, &candidate);
         let route = in_use.unwrap_or_else(|| Route {
             socket: self.attempt_socket(cx, candidate),
@@ -205,17 +206,18 @@ impl Connector {
         }
     }
 
-    /// The features that a handshake asks for. It asks for the response in parts if the path in use
-    /// is known to carry less, and otherwise in every second round. A whole response arrives more
-    /// often if datagrams are lost or forged. On a path that carries less, only parts arrive.
-    fn features_for(&self, paths: &Paths, way: &Candidate, in_use: Option<Route>) -> u32 {
+    /// Whether a handshake asks for the response in parts: if the path in use is known to carry
+    /// less, and otherwise in every second round. A whole response arrives more often if datagrams
+    /// are lost or forged. On a path that carries less, only parts arrive.
+    fn parts_for(&self, paths: &Paths, way: &Candidate, in_use: Option<Route>) -> Features {
         let path = in_use.and_then(|route| paths.by_route(&route));
         let asked = self.handshakes.round.as_ref().map_or(0, |round| round.asked);
         let in_parts = match path {
             Some(path) if path.is_able() => path.mtu.datagram() < RESPONSE_LEN,
             Some(_) | None => asked.is_multiple_of(2) && asked > 0,
         };
-        if in_parts && way.transport() == Transport::Udp { FEATURE_PARTS } else { 0 }
+        let is_wanted = in_parts && way.transport() == Transport::Udp;
+        if is_wanted { Features::PARTS } else { Features::NONE }
     }
 }
 

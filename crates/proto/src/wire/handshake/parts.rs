@@ -17,10 +17,6 @@ const PART_OVERHEAD: usize = 1 + 4 + 1;
 /// Bytes of both parts.
 pub const PART_LENS: [usize; 2] =
     [PART_OVERHEAD + PART_HEAD_LEN, PART_OVERHEAD + RESPONSE_LEN - PART_HEAD_LEN];
-/// The feature with which an initiator asks for the response in two parts, and the responder
-/// confirms that it sent parts. The whole response does not fit paths that carry less than
-/// `RESPONSE_LEN`.
-pub const FEATURE_PARTS: u32 = 1;
 
 const _: () = assert!(PART_LENS[0] <= BASE_DATAGRAM, "the parts of a response fit any path");
 const _: () = assert!(PART_LENS[0] + PART_LENS[1] < A_LEN + B_LEN, "which amplify nothing");

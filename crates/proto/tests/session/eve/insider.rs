@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use super::{Eve, Seen, at};
 use crate::pair::{GATEWAY, Pair};
-use rove_proto::crypto::{EpochKeys, Floor, Hello, Initiator, Nonce, SeededRng, StaticSecret};
+use rove_proto::crypto::{
+    EpochKeys, Features, Floor, Hello, Initiator, Nonce, SeededRng, StaticSecret,
+};
 use rove_proto::id::{PacketNumber, PathSerial, PeerKey, SessionIndex};
 use rove_proto::node::{Command, PeerConfig, SideConfig};
 use rove_proto::policy;
@@ -56,7 +58,7 @@ impl Insider {
         self.counter += 1;
         let hello = Hello {
             counter: self.counter,
-            features: 0,
+            features: Features::NONE,
             floor: Floor::BITS_128,
             has_aes: true,
             token: None,

@@ -68,17 +68,22 @@ fn every_bit_of_the_response_counts_and_a_forgery_destroys_nothing() {
 #[test]
 fn a_responder_cannot_take_what_was_not_offered() {
     let mut pair = Pair::new(23);
-    let strict = Hello { floor: Floor::BITS_256, has_aes: false, features: 0b101, ..hello() };
+    let strict = Hello {
+        floor: Floor::BITS_256,
+        has_aes: false,
+        features: Features::from_bits(0b101),
+        ..hello()
+    };
     let honest = Welcome {
         floor: Floor::BITS_256,
         header_cipher: HeaderCipher::ChaCha20,
-        features: 0b100,
+        features: Features::from_bits(0b100),
         ..welcome()
     };
     let lies = [
         Welcome { floor: Floor::BITS_128, ..honest },
         Welcome { header_cipher: HeaderCipher::Aes, ..honest },
-        Welcome { features: 0b110, ..honest },
+        Welcome { features: Features::from_bits(0b110), ..honest },
     ];
     for lie in lies {
         let (mut initiator, messages) = pair.start(&strict);
