@@ -60,6 +60,8 @@ drop_reasons! {
     Fragment => "fragment",
     /// A frame that breaks its own format.
     BadFrame => "bad_frame",
+    /// A compact packet whose context was never defined, was refused, or is forgotten.
+    UnknownContext => "unknown_context",
 }
 
 /// Counters of drops, one per [`DropReason`].

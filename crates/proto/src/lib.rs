@@ -7,8 +7,8 @@
 //! run years of trouble in minutes.
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
-//! `node > peer > bonding > tunnel > paths > context > role > flow > session > pack, multipath,
-//! policy > path > congestion > recovery > outbox > crypto > wire > blocks > packet > id, time,
+//! `node > peer > bonding > tunnel > paths > context > role > flow > session > codec, pack,
+//! multipath, policy > path > congestion > recovery > outbox > crypto > wire > blocks > packet > id, time,
 //! error, ablation`.
 
 #![forbid(unsafe_code)]
@@ -20,6 +20,7 @@ extern crate self as rove_proto;
 pub mod ablation;
 pub mod blocks;
 mod bonding;
+pub mod codec;
 pub mod congestion;
 mod context;
 pub mod crypto;

@@ -15,7 +15,7 @@ const LEVELS: &[&[&str]] = &[
     &["role"],
     &["flow"],
     &["session"],
-    &["pack", "multipath", "policy"],
+    &["codec", "pack", "multipath", "policy"],
     &["path"],
     &["congestion"],
     &["recovery"],

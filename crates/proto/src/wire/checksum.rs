@@ -10,14 +10,15 @@ impl Sum {
     /// Adds bytes that begin at an even offset of what is summed.
     #[must_use]
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
+        // 2^32 is 1 where carries come around, so wider words give the same sum; and so do words in
+        // the order of the processor, if the folded sum is brought into network order (RFC 1071,
+        // section 2 (B)). It then adds several at once.
         let (words, rest) = bytes.as_chunks::<4>();
-        for word in words {
-            // 2^32 is 1 where carries come around, so wider words give the same sum.
-            self.0 += u64::from(u32::from_be_bytes(*word));
-        }
+        let mut native: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
         let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
-        self.0 += u64::from(u32::from_be_bytes(last));
+        native += u64::from(u32::from_ne_bytes(last));
+        self.0 += u64::from(u16::from_be(fold(native)));
         self
     }
 
@@ -56,12 +57,7 @@ impl Sum {
     /// The sum in 16 bits. The two ways to write zero are made one: no checksum over a pseudo
     /// header tells them apart.
     pub const fn folded(self) -> u16 {
-        let mut sum = self.0;
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "folded to 16 bits")]
-        let sum = sum as u16;
+        let sum = fold(self.0);
         if sum == 0xffff { 0 } else { sum }
     }
 
@@ -69,6 +65,16 @@ impl Sum {
     pub const fn checksum(self) -> u16 {
         !self.folded()
     }
+}
+
+/// A sum in 16 bits.
+const fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "folded to 16 bits")]
+    let sum = sum as u16;
+    sum
 }
 
 /// The checksum after a field under it changed from `old` to `new` (RFC 1624, equation 3). A field

@@ -21,7 +21,7 @@ pub const IPV6_HEADER: usize = 40;
 /// Bytes of a TCP header without options (RFC 9293).
 pub const TCP_HEADER: usize = 20;
 /// Bytes of a UDP header (RFC 768).
-const UDP_HEADER: usize = 8;
+pub(crate) const UDP_HEADER: usize = 8;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
