@@ -5,6 +5,7 @@ use crate::{Target, targets};
 /// Every target.
 pub const TARGETS: &[Target] = &[
     targets::bus_answer::TARGET,
+    targets::compact::TARGET,
     targets::control::TARGET,
     targets::control_request::TARGET,
     targets::data_header::TARGET,

@@ -25,6 +25,8 @@ pub struct PacketRecord {
     pub level: Level,
     /// Which of its copies this one is.
     pub instance: Instance,
+    /// Whether its flow is RTP.
+    pub is_rtp: bool,
 }
 
 const _: () = assert!(size_of::<PacketRecord>() <= 12);
@@ -33,7 +35,8 @@ impl PacketRecord {
     /// A packet of a bucket of which nothing else is known.
     pub const fn of_bucket(bucket: u8) -> Self {
         let (class, level) = (Class::Bulk, Level::Second);
-        Self { flow: None, kept: 0, bucket, class, level, instance: Instance::Only }
+        let instance = Instance::Only;
+        Self { flow: None, kept: 0, bucket, class, level, instance, is_rtp: false }
     }
 
     /// The same packet as this one of its copies.

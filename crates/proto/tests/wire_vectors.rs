@@ -2,15 +2,17 @@
 //! docs/spec/wire.md#3-frames and docs/spec/wire.md#4-control. (Headers, sealing and the handshake
 //! have vectors of their own, made by a second implementation.)
 
+use rove_proto::codec::header::Template;
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::id::{PathSerial, SessionIndex};
 use rove_proto::multipath::Recovery;
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::wire::control::{Control, End, Lease, Prefix};
 use rove_proto::wire::frame::{
-    Challenge, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Framing, Response,
-    emit_again, packet_of,
+    Challenge, CompactHead, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Framing,
+    Response, emit_again, packet_of,
 };
+use rove_proto::wire::inner::Pieces;
 
 /// The shortest IPv4 packet: a header that says so.
 const PACKET: [u8; 20] = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 77, 0, 2, 198, 51, 100, 80];
@@ -43,6 +45,84 @@ fn frames_of_packets() {
             "18 0009  7f fffffffe 00000003".to_owned(),
         ),
     ]);
+}
+
+#[test]
+fn frames_of_compact_packets() {
+    let compact = |framing| {
+        let head = CompactHead::new(framing, 0xa1b2).unwrap();
+        Frame::Compact { head, body: &[1, 2, 3] }
+    };
+    compare(&[
+        (compact(Framing::Plain), "24 0005  a1b2 010203".to_owned()),
+        (
+            compact(Framing::Once { bucket: 254, sequence: 0x0a0b_0c0d }),
+            "25 0009  fe 0b0c0d a1b2 010203".to_owned(),
+        ),
+        (
+            compact(Framing::InOrder { bucket: 255, sequence: 0xffff_ffff }),
+            "27 0009  ff ffffff a1b2 010203".to_owned(),
+        ),
+    ]);
+    assert_eq!(CompactHead::new(Framing::First { bucket: 0, epoch: 1, end: 2 }, 3), None);
+    assert_eq!(
+        Frames::new(&bytes("25 0005  fe 0b0c0d a1")).next(),
+        Some(Err(DropReason::BadFrame))
+    );
+    assert_eq!(Frames::new(&bytes("26 0001 00")).next(), Some(Ok(Frame::Unknown)));
+}
+
+/// A packet as it is sent, its context, and what is left of it.
+#[test]
+fn compact_packets_and_their_contexts() {
+    let vectors = [
+        (
+            // TCP over IPv4 with timestamps.
+            "45 02 0038 1234 4000 40 06 f400 0a4d0002 c6336407
+             9c40 01bb 00000001 00000002 80 18 01f5 c96a 0000 0101 080a 00000003 00000004  64617461",
+            "45 00 0000 0000 4000 40 06 0000 0a4d0002 c6336407
+             9c40 01bb 00000000 00000000 80 00 0000 0000 0000 0101 080a 00000000 00000000",
+            "02 1234  18 00000001 00000002 01f5  00000003 00000004  64617461",
+            0,
+        ),
+        (
+            // TCP over IPv6 with one SACK block.
+            "6b a abcde 0020 06 40 fd770000000000000000000000000002 20010db8000000000000000000000007
+             9c40 01bb 00000001 00000002 80 10 01f5 ae89 0000 0101 050a 00000003 00000004",
+            "60 0 abcde 0000 06 40 fd770000000000000000000000000002 20010db8000000000000000000000007
+             9c40 01bb 00000000 00000000 00 00 0000 0000 0000",
+            "ba  10 00000001 00000002 01f5  01 00000003 00000004",
+            1,
+        ),
+        (
+            // RTP over UDP over IPv4.
+            "45 b8 002a 0007 0000 3f 11 467b 0a4d0002 c6336407
+             9c40 9c42 0016 0dae  80 60 0001 000000a0 01020304  ffff",
+            "45 00 0000 0000 0000 3f 11 0000 0a4d0002 c6336407
+             9c40 9c42 0000 0000  80 00 0000 00000000 01020304",
+            "b8 0007  60 0001 000000a0  ffff",
+            2,
+        ),
+        (
+            // UDP over IPv4 without a checksum.
+            "45 00 001d ffff 4000 40 11 0647 0a4d0002 c6336407  9c40 01bb 0009 0000  2a",
+            "45 00 0000 0000 4000 40 11 0000 0a4d0002 c6336407  9c40 01bb 0000 0000",
+            "00 ffff  2a",
+            4,
+        ),
+    ];
+    for (packet, header, body, form) in vectors {
+        let (packet, header, body) = (bytes(packet), bytes(header), bytes(body));
+        let template = Template::of(&packet, form == 2).unwrap();
+        assert_eq!((template.form(), template.header()), (form, &header[..]));
+        let mut compact = Vec::new();
+        let pieces = Pieces::whole(&packet);
+        template.elide(pieces).expect("right checksums").append(pieces, &mut compact);
+        assert_eq!(compact, body);
+        let mut restored = Vec::new();
+        assert_eq!(Template::parse(form, &header).unwrap().restore(&body, &mut restored), Ok(()));
+        assert_eq!(restored, packet);
+    }
 }
 
 #[test]
@@ -244,6 +324,10 @@ fn control_messages() {
         ),
         (Control::Networks(Vec::new()), "0c  00"),
         (Control::Policed { serial: PathSerial(9), kbps: 950 }, "0d  00000009 000003b6"),
+        (
+            Control::Context { id: 0x0102, form: 4, header: vec![0x45, 0, 7] },
+            "0e  0102 04 03 450007",
+        ),
     ];
     for (control, hex) in vectors {
         let mut emitted = Vec::new();
@@ -255,5 +339,7 @@ fn control_messages() {
     assert_eq!(Control::parse(&[7]), Err(DropReason::BadFrame));
     assert_eq!(Control::parse(&[8]), Err(DropReason::BadFrame));
     assert_eq!(Control::parse(&[12, 57]), Err(DropReason::BadFrame), "too many networks");
+    let too_long = [&[14, 0, 1, 0, 101][..], &[0; 101]].concat();
+    assert_eq!(Control::parse(&too_long), Err(DropReason::BadFrame));
     assert_eq!(Control::parse(&[7, 200, 1]), Ok(Control::Scheduler(200)), "of a later version");
 }

@@ -43,6 +43,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Control::Taken { next: PathSerial(9) },
         Control::Networks(vec![Prefix { address: v4.into(), bits: 16 }]),
         Control::Policed { serial: PathSerial(9), kbps: 8_000 },
+        Control::Context { id: 7, form: 4, header: vec![0x45; 28] },
         Control::Unknown(200),
     ];
     let bytes = |control: &Control| {

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rove_proto::error::CloseCode;
 use rove_proto::id::PathSerial;
 use rove_proto::wire::frame::{
-    Challenge, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Framing, Response,
-    emit_padding,
+    Challenge, CompactHead, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Framing,
+    Response, emit_padding,
 };
 
 use super::inner_packet::udp_v4;
@@ -65,6 +65,10 @@ fn seeds() -> Vec<Vec<u8>> {
     runs[1] = (90, 0);
     let serial = PathSerial(2);
     let numbered = |framing| Frame::Packet { framing, packet: &packet };
+    let compact = |framing| {
+        let head = CompactHead::new(framing, 0x0102).expect("not the first of a sequence");
+        Frame::Compact { head, body: &packet[20..] }
+    };
     let feedback = Feedback {
         serial,
         largest: 96,
@@ -97,6 +101,9 @@ fn seeds() -> Vec<Vec<u8>> {
         numbered(Framing::First { bucket: 200, epoch: 0x1234, end: 79 }),
         Frame::Advanced { bucket: 200, from: 0, to: 80 },
         Frame::Advanced { bucket: 200, from: 81, to: 82 },
+        compact(Framing::Plain),
+        compact(Framing::Once { bucket: 3, sequence: 77 }),
+        compact(Framing::InOrder { bucket: 200, sequence: 0xff_ffff }),
     ];
     let bytes = |frames: &[Frame<'_>]| {
         let mut out = Vec::new();

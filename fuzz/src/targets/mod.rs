@@ -1,6 +1,7 @@
 //! The targets, one file each.
 
 pub mod bus_answer;
+pub mod compact;
 pub mod control;
 pub mod control_request;
 pub mod data_header;

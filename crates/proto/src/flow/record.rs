@@ -63,7 +63,9 @@ impl Flow {
     /// Works out the class again: something was seen or said that it depends on.
     pub(super) fn classify(&mut self) {
         let live = self.live.as_deref();
-        let is_early = live.is_some_and(|live| live.is_wanted_early || live.likeness.is_rtp());
+        let is_rtp = live.is_some_and(|live| live.likeness.is_rtp());
+        let is_early = is_rtp || live.is_some_and(|live| live.is_wanted_early);
+        self.packet.is_rtp = is_rtp;
         self.packet.class = classify(self.tuple.ports(), is_early);
     }
 

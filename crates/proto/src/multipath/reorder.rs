@@ -27,6 +27,7 @@ use super::bucket::BUCKETS;
 use super::progress::{HALF, Progress};
 use crate::blocks::{Blocks, Queue};
 use crate::time::{Duration, Instant};
+use crate::wire::frame::{Framing, expand_sequence};
 use crate::wire::inner::MAX_PACKET;
 
 /// Bytes that may be kept in all, with what is remembered of each packet: what two paths of
@@ -136,6 +137,24 @@ impl Reorder {
         progress.skip_to(sequence);
         progress.advance();
         true
+    }
+
+    /// The framing of a compact packet with its whole sequence number: the one nearest to the next
+    /// of its bucket.
+    pub(crate) fn expanded(&self, framing: Framing) -> Framing {
+        match framing {
+            Framing::Once { bucket, sequence } => {
+                let progress = self.once.get(usize::from(bucket));
+                let next = progress.map_or(0, Progress::next);
+                Framing::Once { bucket, sequence: expand_sequence(next, sequence) }
+            }
+            Framing::InOrder { bucket, sequence } => {
+                let line = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
+                let next = line.map_or(0, |line| line.progress.next());
+                Framing::InOrder { bucket, sequence: expand_sequence(next, sequence) }
+            }
+            Framing::Plain | Framing::First { .. } => framing,
+        }
     }
 
     /// Takes a packet; its number is one of its bucket and wraps. What is missing before it is

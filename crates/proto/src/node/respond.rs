@@ -234,6 +234,7 @@ impl Node {
         let peer = self.peers.get_mut(slot.0 as usize).and_then(Option::as_mut);
         let psk = peer.as_ref().and_then(|peer| peer.tunnel.identity.psk());
         let in_parts = wants_parts(&complete);
+        let features = complete.hello().features & welcome.features;
         let responded = complete.respond(self.rng.as_mut(), psk, &welcome);
         let (response, keys) = match responded {
             Ok((response, Some(keys))) => (response, keys),
@@ -252,6 +253,7 @@ impl Node {
             keys,
             initiator: false,
             origin: route,
+            features,
             ours: ours.to_vec(),
             theirs,
         };

@@ -77,7 +77,7 @@ impl Scene {
             let newest = self.lanes.len() - 1;
             let lane = &mut self.lanes[newest];
             let datagram = (lane.sent, SIZE as usize);
-            lane.flight.sent(self.now, &mut self.blocks, datagram, Load::Eliciting, &[]);
+            lane.flight.sent(self.now, &mut self.blocks, datagram, Load::Eliciting, [&[]; 3]);
             lane.sent += 1;
             self.path.sent(self.now, SIZE as usize);
             let time = Duration::from_secs_f64(SIZE as f64 / self.rate);

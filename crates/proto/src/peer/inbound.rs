@@ -5,14 +5,17 @@
 //! whether the peer may send it.
 
 use crate::ablation::Heuristic;
+use crate::error::DropReason;
 use crate::multipath::reorder::{HOLD_MAX, Taken};
 use crate::outbox::REST;
 use crate::path::Path;
 use crate::paths::list::Paths;
+use crate::session::epoch::Epoch;
 use crate::session::epochs::{Epochs, Standing};
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
 use crate::tunnel::{Config, Context};
+use crate::wire::frame::{CompactHead, Framing};
 
 /// How long a gap in a sequence is held open, in round trips of the longest path: for a loss to be
 /// noticed, the repair to arrive, and for that once more.
@@ -35,6 +38,8 @@ pub(super) struct Inbound {
     lateness: Option<(Instant, Duration)>,
     /// Memory for one packet that comes out.
     packet: Vec<u8>,
+    /// Memory for one packet whose headers were elided.
+    restored: Vec<u8>,
 }
 
 impl Inbound {
@@ -56,6 +61,23 @@ impl Inbound {
             self.lateness = Some((cx.now, longer));
         }
         taken
+    }
+
+    /// The packet that travelled without the fields of its context, and how it is numbered.
+    /// [`Self::give_back_restored`] takes the packet's memory.
+    pub(super) fn restore(
+        &mut self,
+        epoch: &Epoch,
+        head: CompactHead,
+        body: &[u8],
+    ) -> Result<(Framing, Vec<u8>), DropReason> {
+        let framing = epoch.restore(head, body, &mut self.restored)?;
+        Ok((framing, std::mem::take(&mut self.restored)))
+    }
+
+    /// Takes back the memory of a packet that was restored.
+    pub(super) fn give_back_restored(&mut self, packet: Vec<u8>) {
+        self.restored = packet;
     }
 
     /// The next packet under the keys of `epoch` that is in sequence now or has waited for long

@@ -8,6 +8,7 @@
 //! refused does not keep the others from being taken.
 
 use super::{Peer, Unsettled};
+use crate::codec::header::Template;
 use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::live::{Came, Early};
 use crate::multipath::reorder::Taken;
@@ -17,14 +18,15 @@ use crate::paths::PathManager;
 use crate::paths::list::Paths;
 use crate::paths::policing::Direction;
 use crate::recovery::feedback::Elicits;
-use crate::session::epoch::Opened;
+use crate::role::Access;
+use crate::session::epoch::{Epoch, Opened};
 use crate::session::epochs::Standing;
 use crate::session::index::{EpochId, Lead};
 use crate::time::Instant;
 use crate::tunnel::retransmit::ADVANCED_MAX;
 use crate::tunnel::{Context, Event, Side};
 use crate::wire::control::Control;
-use crate::wire::frame::{Challenge, Feedback, Frame, Frames, Framing};
+use crate::wire::frame::{Challenge, CompactHead, Feedback, Frame, Frames, Framing};
 
 /// Where a datagram came from, in the peer's own terms.
 #[derive(Clone, Copy)]
@@ -208,6 +210,12 @@ impl Peer {
         let is_late = standing == Standing::Previous; // the peer has new keys since
         match frame {
             Frame::Packet { framing, packet } => self.take_packet(cx, arrival, framing, packet)?,
+            Frame::Compact { head, body } => {
+                let (framing, packet) = self.inbound.restore(epoch, head, body)?;
+                let taken = self.take_packet(cx, arrival, framing, &packet);
+                self.inbound.give_back_restored(packet);
+                taken?;
+            }
             Frame::Advanced { bucket, from, to } => {
                 epoch.reorder.abandon(bucket, from, to);
                 self.release(cx, id);
@@ -379,6 +387,10 @@ impl Peer {
             (Control::RestartTokens { first, tokens }, _) => {
                 epoch.take_restart_tokens(first, &tokens);
             }
+            (Control::Context { id, form, header }, _) => {
+                let defined = define(epoch, self.admission.access(), id, (form, &header));
+                defined.unwrap_or_else(|reason| cx.drops.count(reason));
+            }
             (Control::Policed { serial, kbps }, _) => {
                 if let Some(path) = epoch.arrives_by(serial) {
                     let doubt = Direction::Down;
@@ -445,12 +457,26 @@ impl Peer {
     }
 }
 
+/// Takes the definition of a context. The source address is checked here, and that of each packet
+/// again where it is delivered, because a lease can change.
+fn define(
+    epoch: &mut Epoch,
+    access: &Access,
+    id: u16,
+    (form, header): (u8, &[u8]),
+) -> Result<(), DropReason> {
+    let template = Template::parse(form, header)?;
+    let is_own = access.owns(template.source());
+    epoch.define_context(id, is_own.then_some(template))?;
+    if is_own { Ok(()) } else { Err(DropReason::NotAllowed) }
+}
+
 /// What the sender of `frame` is owed.
 const fn elicited_by(frame: &Frame<'_>) -> Elicits {
-    if matches!(
-        frame,
-        Frame::Packet { framing: Framing::InOrder { .. } | Framing::First { .. }, .. }
-    ) {
+    if let Frame::Packet { framing, .. } | Frame::Compact { head: CompactHead { framing, .. }, .. } =
+        frame
+        && matches!(framing, Framing::InOrder { .. } | Framing::First { .. })
+    {
         Elicits::Pace
     } else if frame.elicits_feedback() {
         Elicits::Feedback

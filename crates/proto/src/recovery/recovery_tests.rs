@@ -50,7 +50,7 @@ impl Scene {
             let mut frame = Vec::new();
             Framing::InOrder { bucket: 0, sequence: number as u32 }.emit(&mut frame);
             let sent = self.recovery.space(space(at.0, at.1), at.1);
-            sent.sent(ms(time), &mut self.blocks, (number, LEN), load, &frame);
+            sent.sent(ms(time), &mut self.blocks, (number, LEN), load, [&frame, &[], &[]]);
         }
     }
 
@@ -204,7 +204,7 @@ fn a_parked_space_owes_nothing_and_goes_on_with_another_path() {
     assert!(!scene.has_lost(), "it was told before if it was dead");
     let sent = scene.recovery.space(space(NEW, PATH), OTHER);
     assert_eq!(sent.unanswered_since(), None);
-    sent.sent(ms(400), &mut scene.blocks, (2, LEN), KEPT, &[0]);
+    sent.sent(ms(400), &mut scene.blocks, (2, LEN), KEPT, [&[0], &[], &[]]);
     assert!(scene.recovery.sent_on(NEW, OTHER).is_some());
 }
 
@@ -240,7 +240,7 @@ fn small_packets_are_sent_again_first_and_the_oldest_are_dropped_at_the_bound() 
     let frame = vec![0; 1 << 12];
     for _ in 0..=2 * KEPT_BYTES_MAX / frame.len() {
         let sent = scene.recovery.space(space(NEW, PATH), PATH);
-        sent.sent(ms(1), &mut scene.blocks, (first, LEN), KEPT, &frame);
+        sent.sent(ms(1), &mut scene.blocks, (first, LEN), KEPT, [&frame, &[], &[]]);
         first += 1;
         scene.lose_dead(2, PATH);
     }

@@ -154,14 +154,14 @@ impl SentPackets {
     }
 
     /// Records that `number`, the one after the last recorded, left with `len` bytes. Of its
-    /// `frames` as much is kept as `load` says.
+    /// `frames`, in their pieces, as much is kept as `load` says.
     pub(crate) fn sent(
         &mut self,
         now: Instant,
         blocks: &mut Blocks,
         (number, len): (PacketNumber, usize),
         load: Load,
-        frames: &[u8],
+        frames: [&[u8]; 3],
     ) {
         debug_assert_eq!(number, self.next());
         if self.entries.len() >= ENTRIES_MAX {
@@ -203,14 +203,20 @@ impl SentPackets {
         &mut self,
         now: Instant,
         blocks: &mut Blocks,
-        frames: &[u8],
+        frames: [&[u8]; 3],
         kept: usize,
     ) -> (u16, u16) {
-        let len = frames.len().saturating_sub(kept);
+        let all: usize = frames.iter().map(|piece| piece.len()).sum();
+        let len = all.saturating_sub(kept);
         while self.copies.len() + len > KEPT_BYTES_MAX && self.forget_oldest_copy(blocks) {}
         self.kept_at = now;
-        self.copies.push(blocks, &frames[..len]);
-        (bounded(len), bounded(frames.len() - len))
+        let mut left = len;
+        for piece in frames {
+            let some = piece.len().min(left);
+            self.copies.push(blocks, &piece[..some]);
+            left -= some;
+        }
+        (bounded(len), bounded(all - len))
     }
 
     /// What left last belongs to this run of a comparison.

@@ -31,7 +31,7 @@ impl Scene {
 
     /// One datagram leaves that is not kept, or as much of `frames` as `load` says.
     fn leave_one(&mut self, at: Instant, datagram: (u64, usize), load: Load, frames: &[u8]) {
-        self.sent.sent(at, &mut self.blocks, datagram, load, frames);
+        self.sent.sent(at, &mut self.blocks, datagram, load, [frames, &[], &[]]);
     }
 
     /// The peer says at `now` that these ranges have arrived, the highest first, the newest 20 ms

@@ -70,6 +70,22 @@ impl ControlSender {
         self.queue.iter().any(|pending| pending.announces && !pending.acknowledged)
     }
 
+    /// How many wait for acknowledgement.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The number of the next message that is pushed.
+    pub(crate) const fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// All messages before this number have arrived, and the peer has acted on them: it takes them
+    /// in order.
+    pub(crate) fn delivered(&self) -> u32 {
+        self.queue.front().map_or(self.next, |pending| pending.number)
+    }
+
     /// Whether everything was acknowledged.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {

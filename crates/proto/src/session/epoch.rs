@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::index::{EpochId, IndexTable, Lead, Slot};
+use crate::codec::contexts::Known;
+use crate::codec::header::Template;
 use crate::crypto::{EpochKeys, Profile, RestartKey, Rng};
 use crate::error::DropReason;
 use crate::id::{LinkId, PathSerial, SessionIndex, Transport};
@@ -20,6 +22,8 @@ use crate::session::space::{RxSpace, TxSpace};
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Control, INDICES_MAX};
 use crate::wire::data::expand_number;
+use crate::wire::features::Features;
+use crate::wire::frame::{CompactHead, Framing};
 use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::{RestartNotice, RestartToken};
 
@@ -65,6 +69,8 @@ pub(crate) struct Epoch {
     pub(crate) profile: Profile,
     /// Whether this node asked for it; only then does it ask for the next one.
     initiator: bool,
+    /// What both ends understand.
+    features: Features,
     pub(crate) since: Instant,
     /// Where the handshake's answer went to or came from.
     pub(crate) origin: Route,
@@ -92,6 +98,8 @@ pub(crate) struct Epoch {
     pub(crate) numbers: Numbers,
     pub(crate) reorder: Reorder,
     pub(crate) reassembly: Reassembly,
+    /// The contexts that the peer has defined.
+    contexts: Known,
     next_fragment: u32,
     sealed: u64,
     opened: u64,
@@ -124,6 +132,7 @@ pub(crate) struct Agreed {
     pub(crate) keys: EpochKeys,
     pub(crate) initiator: bool,
     pub(crate) origin: Route,
+    pub(crate) features: Features,
     pub(crate) ours: Vec<SessionIndex>,
     pub(crate) theirs: Vec<SessionIndex>,
 }
@@ -131,7 +140,7 @@ pub(crate) struct Agreed {
 impl Epoch {
     pub(crate) fn new(now: Instant, agreed: Agreed) -> Self {
         let serials = || (0..).map(PathSerial);
-        let Agreed { id, keys, initiator, origin, ours, theirs } = agreed;
+        let Agreed { id, keys, initiator, origin, features, ours, theirs } = agreed;
         let next_rx = PathSerial(u32::try_from(ours.len()).unwrap_or(u32::MAX));
         #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
         let name = |indices: &[SessionIndex]| indices.first().map_or(0, |index| index.0 as u16);
@@ -141,6 +150,7 @@ impl Epoch {
             profile: policy::profile(&keys.seal),
             keys,
             initiator,
+            features,
             since: now,
             origin,
             home: [None; 2],
@@ -158,6 +168,7 @@ impl Epoch {
             numbers: Numbers::default(),
             reorder: Reorder::default(),
             reassembly: Reassembly::default(),
+            contexts: Known::default(),
             next_fragment: 0,
             sealed: 0,
             opened: 0,
@@ -195,6 +206,11 @@ impl Epoch {
         let seal = RunSeal { key: Arc::clone(&self.keys.seal), index, serial };
         self.tx.push(TxSpace::new(path.id, seal));
         self.tx.last_mut()
+    }
+
+    /// What both ends understand.
+    pub(crate) const fn features(&self) -> Features {
+        self.features
     }
 
     /// Whether it has the lane of this serial, in use or parked.
@@ -325,6 +341,30 @@ impl Epoch {
     ) -> Result<bool, DropReason> {
         let lane = self.rx.get_mut(&serial).ok_or(DropReason::UnknownIndex)?;
         Ok(lane.take_retransmitted(now, number))
+    }
+
+    /// The peer has defined a context; one that it may not use is `None`.
+    pub(crate) fn define_context(
+        &mut self,
+        id: u16,
+        template: Option<Template>,
+    ) -> Result<(), DropReason> {
+        if !self.features.has(Features::COMPACT) {
+            return Err(DropReason::BadFrame);
+        }
+        self.contexts.define(id, template)
+    }
+
+    /// Puts the packet into `out` that travelled without the fields of its context, and says how it
+    /// is numbered.
+    pub(crate) fn restore(
+        &self,
+        head: CompactHead,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Framing, DropReason> {
+        self.contexts.restore(head.context, body, out)?;
+        Ok(self.reorder.expanded(head.framing))
     }
 
     /// The path that arrives on the lane of `serial`, if there is one.

@@ -1,7 +1,7 @@
 //! Out: from an inner packet to a numbered datagram in the outbox. And the one place where a
 //! datagram of a session is made, whatever it carries.
 
-use super::{Context, Tunnel};
+use super::{Context, Tunnel, elision};
 use crate::error::{CloseCode, DropReason};
 use crate::multipath::path_queues::Numbered;
 use crate::outbox::Draft;
@@ -10,7 +10,7 @@ use crate::pack::fragment;
 use crate::packet::PacketRecord;
 use crate::path::{Path, PathId};
 use crate::recovery::LossRecovery;
-use crate::recovery::packet::{Load, SpaceId};
+use crate::recovery::packet::{Cargo, Load, SpaceId};
 use crate::recovery::sent_packets::SentPackets;
 use crate::session::epoch::Epoch;
 use crate::session::index::EpochId;
@@ -61,6 +61,14 @@ impl Tunnel {
     ) -> Result<(), DropReason> {
         let room = self.paths.list.get(id).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
+            // Also one that leaves in fewer bytes fits whole: contexts end in the middle of flows.
+            if let Some(elided) = elision::elide(self, cx, (epoch, framing), record, packet) {
+                let load = Load::Packet(record);
+                let cargo = Cargo { load, whole: Some((framing, packet)) };
+                return self.send_under(cx, epoch, id, cargo, |draft| {
+                    elided.append(packet, draft.frames());
+                });
+            }
             return self.send_under(cx, epoch, id, Load::Packet(record), |draft| {
                 pack::append(framing, packet, draft.frames());
             });
@@ -130,17 +138,17 @@ impl Tunnel {
     }
 
     /// The same under the keys of `epoch`: the current ones or those before.
-    pub(crate) fn send_under(
+    pub(crate) fn send_under<'p>(
         &mut self,
         cx: &mut Context<'_>,
         epoch: EpochId,
         path: PathId,
-        load: Load,
+        cargo: impl Into<Cargo<'p>>,
         fill: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), DropReason> {
         let (epoch, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
         let path = self.paths.list.get_to_send(path).ok_or(DropReason::NoRoute)?;
-        let len = draft_datagram(cx, (epoch, &mut self.recovery), path, load, fill)?;
+        let len = draft_datagram(cx, (epoch, &mut self.recovery), path, cargo, fill)?;
         if let Some(controller) = &path.congestion {
             let way = self.sharing.iter_mut().find(|way| way.path == path.id);
             if let Some(way) = way {
@@ -203,13 +211,14 @@ impl Tunnel {
 
 /// Numbers one datagram of `epoch` for `path` and leaves it in the outbox, which seals it later.
 /// Returns its length in bytes.
-pub(crate) fn draft_datagram(
+pub(crate) fn draft_datagram<'p>(
     cx: &mut Context<'_>,
     (epoch, recovery): (&mut Epoch, &mut LossRecovery),
     path: &mut Path,
-    load: Load,
+    cargo: impl Into<Cargo<'p>>,
     fill: impl FnOnce(&mut Draft<'_>),
 ) -> Result<usize, DropReason> {
+    let Cargo { load, whole } = cargo.into();
     if !path.allows(1) {
         return Err(DropReason::Amplification); // before an index is spent on it
     }
@@ -227,7 +236,14 @@ pub(crate) fn draft_datagram(
     let sent = recovery.space(SpaceId { epoch: id, serial: lane.seal.serial }, path.id);
     note_idle(cx.now, path, sent);
     let number = lane.take_number();
-    sent.sent(cx.now, cx.memory.blocks(), (number, len), load, draft.written());
+    let head = whole.map(|(framing, _)| framing.bytes());
+    let frames = match (&whole, &head) {
+        (Some((framing, packet)), Some(head)) => {
+            [&head[..framing.overhead()], packet.head, packet.tail]
+        }
+        _ => [&*draft.written(), &[], &[]],
+    };
+    sent.sent(cx.now, cx.memory.blocks(), (number, len), load, frames);
     let sending = path.offload.next(matches!(load, Load::Repair { .. }));
     let begins = draft.finish((path.route, sending), &lane.seal, profile, number);
     if let Some(run) = path.offload.added(sending, begins) {

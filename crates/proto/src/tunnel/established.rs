@@ -37,6 +37,7 @@ impl Tunnel {
             keys,
             initiator: true,
             origin: route,
+            features: welcome.features,
             ours: attempt.indices,
             theirs: welcome.indices.to_vec(),
         };

@@ -15,10 +15,11 @@
 //! - `feedback` (about what arrived), `retransmit`;
 //! - `established` (new keys);
 //! - `manage` (what the path manager wishes: challenges, MTU probes);
-//! - `datagram` (numbers, frames, control), and this file (when a client asks for keys);
+//! - `datagram` (numbers, frames, control), `elision` (headers that stay the same), and this file (when a client asks for keys);
 //! - parts that own their state: `reach` (how a gateway reaches the client), `echo`, `changes`,
 //!   `last_words` (last feedback of paths that are gone); and `status`.
 
+use crate::codec::contexts::Contexts;
 use crate::error::DropReason;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::Route;
@@ -43,6 +44,7 @@ mod challenges;
 mod changes;
 pub(crate) mod datagram;
 mod echo;
+mod elision;
 pub(crate) mod established;
 mod feedback;
 pub(crate) mod keepalive;
@@ -75,6 +77,8 @@ pub(crate) struct Tunnel {
     pub(crate) recovery: LossRecovery,
     pub(crate) changes: Changes,
     pub(crate) control: ControlSender,
+    /// The headers that the peer was sent under the current keys.
+    contexts: Contexts,
     /// Gateway: how the client is reached.
     pub(crate) reach: Reach,
     /// Gateway: an answer that the client asked for later.
@@ -93,6 +97,7 @@ impl Tunnel {
             recovery: LossRecovery::default(),
             changes: Changes::default(),
             control: ControlSender::default(),
+            contexts: Contexts::default(),
             reach: Reach::default(),
             echo: PendingEcho::default(),
             state: PeerState::Unestablished,
@@ -111,6 +116,7 @@ impl Tunnel {
         self.changes.forget_paths();
         self.recovery = LossRecovery::default();
         self.control = ControlSender::default();
+        self.contexts = Contexts::default();
         self.echo = PendingEcho::default();
     }
 
@@ -128,6 +134,7 @@ impl Tunnel {
     pub(crate) fn begin_epoch(&mut self) {
         self.forget_spaces();
         self.control = ControlSender::default();
+        self.contexts = Contexts::default();
         self.reach.begin_epoch();
         self.last_words = LastWords::default();
         self.epochs.set_home(self.paths.connector().map(Connector::home));

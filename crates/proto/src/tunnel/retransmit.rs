@@ -1,15 +1,16 @@
 //! Collects the packets that dead paths still owed, and encodes one lost packet for sending.
 //! `bonding::retransmit` decides which packets are sent, when, and by which path.
 
-use super::{Context, Tunnel};
+use super::{Context, Tunnel, elision};
 use crate::error::DropReason;
 use crate::path::PathId;
-use crate::recovery::packet::{Load, LostPacket, SpaceId};
+use crate::recovery::packet::{Cargo, Load, LostPacket, SpaceId};
 use crate::recovery::queue::Abandoned;
 use crate::time::Instant;
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
-use crate::wire::frame::{ADVANCED_LEN, Frame};
+use crate::wire::frame::{ADVANCED_LEN, Frame, Framing};
+use crate::wire::inner::Pieces;
 
 /// Ranges of abandoned numbers in one datagram: few are lost for good, and the receiver has to find
 /// the place of each among others.
@@ -54,6 +55,15 @@ impl Tunnel {
             });
         }
         if frame::len_again(&lost.frame) <= room {
+            if let Some(framing) = Framing::of(&lost.frame) {
+                let packet = Pieces::whole(&lost.frame[framing.overhead()..]);
+                if let Some(elided) = elision::elide_again(self, cx, epoch, framing, packet) {
+                    let cargo = Cargo { load, whole: Some((framing, packet)) };
+                    return self.send_under(cx, epoch, by, cargo, |draft| {
+                        elided.append(packet, draft.frames());
+                    });
+                }
+            }
             return self.send_under(cx, epoch, by, load, |draft| {
                 frame::emit_again(draft.frames(), serial, number, &lost.frame);
             });

@@ -22,6 +22,7 @@ mod kind {
     pub(super) const KEY_IS_SHARED: u8 = 11;
     pub(super) const NETWORKS: u8 = 12;
     pub(super) const POLICED: u8 = 13;
+    pub(super) const CONTEXT: u8 = 14;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
@@ -36,6 +37,8 @@ pub const INDICES_MAX: usize = 16;
 pub const ADDRESSES_MAX: usize = 8;
 /// The most ends in one early frame.
 pub const ENDS_MAX: usize = 32;
+/// The most bytes of headers in one context frame.
+pub const CONTEXT_HEADER_MAX: usize = 100;
 /// The longest body of a control frame, so that one always fits a datagram of the smallest path.
 pub const BODY_MAX: usize = 1_024;
 
@@ -162,6 +165,16 @@ pub enum Control {
         /// What passes, in kilobits per second.
         kbps: u32,
     },
+    /// Headers that packets of one flow have in common, under an ID by which compact packets name
+    /// them.
+    Context {
+        /// The ID: one more with each of these frames of an epoch.
+        id: u16,
+        /// Which fields vary, beside what the headers show of it.
+        form: u8,
+        /// The headers, at most [`CONTEXT_HEADER_MAX`] bytes; zero where they vary.
+        header: Vec<u8>,
+    },
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -200,6 +213,13 @@ impl Control {
             kind::NETWORKS => Self::Networks(list(&mut reader, NETWORKS_MAX, prefix)?),
             kind::POLICED => {
                 Self::Policed { serial: PathSerial(reader.u32()?), kbps: reader.u32()? }
+            }
+            kind::CONTEXT => {
+                let (id, form, length) = (reader.u16()?, reader.u8()?, reader.u8()?);
+                if usize::from(length) > CONTEXT_HEADER_MAX {
+                    return Err(DropReason::BadFrame);
+                }
+                Self::Context { id, form, header: reader.take(length.into())?.to_vec() }
             }
             other => Self::Unknown(other),
         };
@@ -264,6 +284,14 @@ impl Control {
                 writer.u8(kind::POLICED);
                 writer.u32(serial.0);
                 writer.u32(*kbps);
+            }
+            Self::Context { id, form, header } => {
+                writer.u8(kind::CONTEXT);
+                writer.u16(*id);
+                writer.u8(*form);
+                let header = &header[..header.len().min(CONTEXT_HEADER_MAX)];
+                writer.u8(u8::try_from(header.len()).unwrap_or(u8::MAX));
+                writer.bytes(header);
             }
             Self::Unknown(kind) => writer.u8(*kind),
         }

@@ -1,10 +1,11 @@
 //! Frames: the units inside a sealed datagram (docs/spec/wire.md#3-frames). Those without an inner
 //! packet: docs/spec/wire.md#feedback, docs/spec/wire.md#paths-and-session.
 //!
-//! Three frames carry inner packets without a length of their own (the inner IP header has one, or
+//! Three kinds of frames carry inner packets without a length of their own (the inner IP header has one, or
 //! the datagram's end does); all others are `type 1 | length 2 | body`, so that a later version's
 //! frame can be skipped. Bit 7 of the type says that a receiver which does not know it must close.
 
+mod compact;
 mod emit;
 mod kind;
 mod packet;
@@ -17,6 +18,7 @@ use crate::error::{CloseCode, DropReason};
 use crate::id::PathSerial;
 use crate::time::Duration;
 
+pub use compact::{COMPACT_OVERHEAD, CompactHead, expand_sequence};
 pub use emit::{emit_fragment_header, emit_padding};
 pub use packet::{Framing, NUMBERED_OVERHEAD, PLAIN_OVERHEAD, emit_again, packet_of};
 pub(crate) use packet::{RETRANSMISSION_OVERHEAD, is_fragment, len_again};
@@ -48,6 +50,13 @@ pub enum Frame<'a> {
         framing: Framing,
         /// Exactly as long as its own header says.
         packet: &'a [u8],
+    },
+    /// An inner packet without the fields that its context has.
+    Compact {
+        /// Where it belongs.
+        head: CompactHead,
+        /// The fields that vary, and the payload.
+        body: &'a [u8],
     },
     /// A piece of an inner packet that was larger than the path.
     Fragment {
@@ -110,7 +119,7 @@ impl Frame<'_> {
     /// Whether it is an inner packet or a piece of one.
     pub(crate) const fn carries_packet(&self) -> bool {
         match self {
-            Self::Packet { .. } | Self::Fragment { .. } => true,
+            Self::Packet { .. } | Self::Compact { .. } | Self::Fragment { .. } => true,
             Self::Retransmission { .. }
             | Self::Feedback(_)
             | Self::LastFeedback(_)
@@ -131,6 +140,7 @@ impl Frame<'_> {
     pub(crate) const fn elicits_feedback(&self) -> bool {
         match self {
             Self::Packet { .. }
+            | Self::Compact { .. }
             | Self::Fragment { .. }
             | Self::Retransmission { .. }
             | Self::Control { .. }
@@ -315,6 +325,9 @@ impl<'a> Iterator for Frames<'a> {
 
 fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
     let mut reader = Reader::new(body);
+    if let Some(head) = CompactHead::parse(kind, &mut reader) {
+        return Ok(Frame::Compact { head: head?, body: reader.rest() });
+    }
     let frame = match kind {
         kind::FEEDBACK => Frame::Feedback(parse_feedback(&mut reader)?),
         kind::LAST_FEEDBACK => Frame::LastFeedback(parse_feedback(&mut reader)?),

@@ -10,6 +10,7 @@ mod pair;
 mod attacker;
 mod batches;
 mod bonding;
+mod compact;
 mod copied;
 mod dead_links;
 mod flows;

@@ -13,6 +13,10 @@ impl Frame<'_> {
                 framing.emit(out);
                 out.extend_from_slice(packet);
             }
+            Frame::Compact { head, body } => {
+                head.emit(body.len(), out);
+                out.extend_from_slice(body);
+            }
             Frame::Fragment { packet_id, index, piece } => {
                 emit_fragment_header(out, packet_id, index);
                 out.extend_from_slice(piece);

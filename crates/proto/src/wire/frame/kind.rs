@@ -15,6 +15,9 @@ pub(super) const CONTROL_ACK: u8 = 0x15;
 pub(super) const ECHO: u8 = 0x16;
 pub(super) const LAST_FEEDBACK: u8 = 0x17;
 pub(super) const ADVANCED: u8 = 0x18;
+pub(super) const COMPACT: u8 = 0x24;
+pub(super) const COMPACT_ONCE: u8 = 0x25;
+pub(super) const COMPACT_IN_ORDER: u8 = 0x27;
 /// Set in the type of a frame that must not be skipped.
 pub(super) const CRITICAL: u8 = 0x80;
 /// Bits of a packet's type that are flags.

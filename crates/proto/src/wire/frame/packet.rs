@@ -74,16 +74,21 @@ impl Framing {
 
     /// Appends the bytes before the packet.
     pub fn emit(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes()[..self.overhead()]);
+    }
+
+    /// The bytes before the packet: the first [`Self::overhead`] of these.
+    pub const fn bytes(self) -> [u8; NUMBERED_OVERHEAD] {
         let (flags, bucket, number) = match self {
-            Self::Plain => return out.push(kind::PACKET),
+            Self::Plain => return [kind::PACKET, 0, 0, 0, 0, 0],
             Self::Once { bucket, sequence } => (ONCE, bucket, sequence),
             Self::InOrder { bucket, sequence } => (IN_ORDER, bucket, sequence),
             Self::First { bucket, epoch, end } => {
-                (FIRST, bucket, u32::from(epoch) << 16 | u32::from(end))
+                (FIRST, bucket, (epoch as u32) << 16 | end as u32)
             }
         };
-        out.extend_from_slice(&[kind::PACKET | flags, bucket]);
-        out.extend_from_slice(&number.to_be_bytes());
+        let [a, b, c, d] = number.to_be_bytes();
+        [kind::PACKET | flags, bucket, a, b, c, d]
     }
 
     /// Reads what follows the type `kind` of a packet frame.
