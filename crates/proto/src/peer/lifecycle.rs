@@ -179,6 +179,7 @@ impl Peer {
         self.bonding.settings.begin_epoch(self.tunnel.paths.at_gateway());
         self.bonding.renumber(cx, &mut self.tunnel);
         self.followed = 0; // it may be another process that asks now
+        self.is_early_known = false;
         self.introduce(cx);
         cx.tell(Event::Established { peer: self.tunnel.identity.key, first, took });
     }

@@ -285,13 +285,27 @@ impl Pair {
             mangled_from: None,
             segmented: 0,
         };
-        let remotes = vec![GATEWAY.parse().unwrap()];
-        let side = SideConfig::Gateway { remotes, counter: 1, token, advertise: vec![] };
-        let access = Access::Unrestricted;
-        let config = PeerConfig { key: gateway_key, psk: None, access, side };
-        pair.tell_client(Command::AddPeer(Box::new(config)));
-        pair.tell_client(links(&[[203, 0, 113, 5]]));
+        pair.add_gateway(token, 1);
         pair
+    }
+
+    /// The client knows the gateway from now on; its next handshake has this counter.
+    fn add_gateway(&mut self, token: Option<Token>, counter: u64) {
+        let remotes = vec![GATEWAY.parse().unwrap()];
+        let side = SideConfig::Gateway { remotes, counter, token, advertise: vec![] };
+        let access = Access::Unrestricted;
+        let config = PeerConfig { key: self.gateway_key, psk: None, access, side };
+        self.tell_client(Command::AddPeer(Box::new(config)));
+        self.tell_client(links(&[[203, 0, 113, 5]]));
+    }
+
+    /// The client's process starts anew, with its store and without its session, and connects.
+    pub(crate) fn restart_client(&mut self) {
+        let (secret, _) = secrets();
+        self.client = Node::new(self.now, config(&secret), Box::new(SeededRng::new(4)), 100);
+        self.add_gateway(None, 1_000);
+        self.tell_client(Command::Connect(self.gateway_key));
+        self.run(Duration::from_millis(200));
     }
 
     /// Both ends with a session that carries.

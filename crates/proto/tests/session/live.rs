@@ -236,33 +236,52 @@ fn questions_for_names_go_by_every_path_and_arrive_once() {
     assert_eq!((pair.gateway_inner.len(), pair.client_inner.len()), (1, 1));
 }
 
+/// A flow that is wanted early, beside others; returns on how many links it travelled up and down.
+fn play(pair: &mut Pair) -> [usize; 2] {
+    let counts = counted(pair, 800..900);
+    for _ in 0..200 {
+        pair.send(&udp((40_000, 27_015), &[7; 800], false));
+        pair.send_back(&udp((27_015, 40_000), &[7; 800], true));
+        // Much else is sent, with which it shares both links otherwise.
+        for _ in 0..15 {
+            pair.send(&udp((50_000, 50_001), &[0; 1_000], false));
+            pair.send_back(&udp((50_000, 50_001), &[0; 1_000], true));
+        }
+        pair.run(ms(5));
+    }
+    pair.run(ms(100));
+    let counts = counts.borrow();
+    [true, false].map(|up| counts.keys().filter(|&&(_, way)| way == up).count())
+}
+
+fn wanted_early(port: u16) -> Early {
+    Early::new(&[End { network: Prefix::host(SERVER.into()), port: Some(port) }])
+}
+
 #[test]
 fn what_is_wanted_early_is_so_both_ways() {
     let mut pair = bonded();
-    let network = Prefix::host(SERVER.into());
-    let early = |port| Early::new(&[End { network, port: Some(port) }]);
-    let play = |pair: &mut Pair| {
-        let counts = counted(pair, 800..900);
-        for _ in 0..200 {
-            pair.send(&udp((40_000, 27_015), &[7; 800], false));
-            pair.send_back(&udp((27_015, 40_000), &[7; 800], true));
-            // Much else is sent, with which it shares both links otherwise.
-            for _ in 0..15 {
-                pair.send(&udp((50_000, 50_001), &[0; 1_000], false));
-                pair.send_back(&udp((50_000, 50_001), &[0; 1_000], true));
-            }
-            pair.run(ms(5));
-        }
-        pair.run(ms(100));
-        let counts = counts.borrow();
-        [true, false].map(|up| counts.keys().filter(|&&(_, way)| way == up).count())
-    };
     assert_ne!(play(&mut pair), [1, 1]);
-    pair.tell_client(Command::SetEarly(early(27_015)));
+    pair.tell_client(Command::SetEarly(wanted_early(27_015)));
     pair.run(ms(200));
     assert_eq!(play(&mut pair), [1, 1]);
     pair.run(Duration::from_secs(125)); // new keys
     assert_eq!(play(&mut pair), [1, 1]);
+}
+
+/// The list was sent after the routes of its epoch. It must not count as sent before those of the
+/// next, which another process begins.
+#[test]
+fn what_a_restarted_client_does_not_want_early_is_not() {
+    let mut pair = bonded();
+    pair.tell_client(Command::SetEarly(wanted_early(27_015)));
+    pair.run(ms(200));
+    pair.restart_client();
+    pair.tell_client(links(&[WIFI, CABLE]));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    pair.run(ms(500));
+    let [_, down] = play(&mut pair);
+    assert_eq!(down, 2);
 }
 
 #[test]
