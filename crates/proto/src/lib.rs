@@ -8,8 +8,8 @@
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
 //! `node > peer > bonding > tunnel > paths > context > role > flow > session > codec, pack,
-//! multipath, policy > path > congestion > recovery > outbox > crypto > wire > blocks > packet > id, time,
-//! error, ablation`.
+//! multipath, policy > path > congestion > recovery > outbox > crypto > wire > blocks > packet >
+//! id, time, error, ablation`.
 
 #![forbid(unsafe_code)]
 

@@ -27,6 +27,8 @@ pub struct PacketRecord {
     pub instance: Instance,
     /// Whether its flow is RTP.
     pub is_rtp: bool,
+    /// How bytes are saved on it.
+    pub saving: Saving,
 }
 
 const _: () = assert!(size_of::<PacketRecord>() <= 12);
@@ -35,14 +37,47 @@ impl PacketRecord {
     /// A packet of a bucket of which nothing else is known.
     pub const fn of_bucket(bucket: u8) -> Self {
         let (class, level) = (Class::Bulk, Level::Second);
-        let instance = Instance::Only;
-        Self { flow: None, kept: 0, bucket, class, level, instance, is_rtp: false }
+        let (instance, saving) = (Instance::Only, Saving::NONE);
+        Self { flow: None, kept: 0, bucket, class, level, instance, is_rtp: false, saving }
     }
 
     /// The same packet as this one of its copies.
     #[must_use]
     pub const fn copied(self, instance: Instance) -> Self {
         Self { instance, ..self }
+    }
+}
+
+/// How bytes are saved on a packet of a flow that its user named, in one byte. Packets of all other
+/// flows have [`Self::NONE`].
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Saving(u8);
+
+impl Saving {
+    /// No bytes are saved: the packet has nothing to do with those that wait for others.
+    pub const NONE: Self = Self(0);
+    /// It waits for others that share its datagram.
+    pub const JOINED: Self = Self(0x04);
+    /// It leaves at once, but not before packets of its flow that wait.
+    pub const DIRECT: Self = Self(0x08);
+
+    /// It is compressed by the coding of this byte, and waits for others. The low four bits of such
+    /// a byte are 1 or 2.
+    pub const fn compressed(coding: u8) -> Self {
+        Self(coding)
+    }
+
+    /// Whether it waits for others that share its datagram.
+    pub const fn waits(self) -> bool {
+        self.0 != Self::NONE.0 && self.0 != Self::DIRECT.0
+    }
+
+    /// The byte of the coding by which it is compressed.
+    pub const fn coding(self) -> Option<u8> {
+        match self.0 & 0x0f {
+            1 | 2 => Some(self.0),
+            _ => None,
+        }
     }
 }
 

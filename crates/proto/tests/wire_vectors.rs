@@ -329,12 +329,7 @@ fn control_messages() {
             "0e  0102 04 03 450007",
         ),
     ];
-    for (control, hex) in vectors {
-        let mut emitted = Vec::new();
-        control.emit(&mut emitted);
-        assert_eq!(emitted, bytes(hex), "{control:?}");
-        assert_eq!(Control::parse(&emitted), Ok(control), "{hex}");
-    }
+    compare_controls(vectors);
     assert_eq!(Control::parse(&[0x7f, 1, 2]), Ok(Control::Unknown(0x7f)));
     assert_eq!(Control::parse(&[7]), Err(DropReason::BadFrame));
     assert_eq!(Control::parse(&[8]), Err(DropReason::BadFrame));
@@ -342,4 +337,38 @@ fn control_messages() {
     let too_long = [&[14, 0, 1, 0, 101][..], &[0; 101]].concat();
     assert_eq!(Control::parse(&too_long), Err(DropReason::BadFrame));
     assert_eq!(Control::parse(&[7, 200, 1]), Ok(Control::Scheduler(200)), "of a later version");
+}
+
+#[test]
+fn control_messages_about_compression() {
+    let prefix = |address: &str, bits| Prefix { address: address.parse().expect("one"), bits };
+    let end = |network, port| End { network, port };
+    let compress = Control::Compress {
+        pads: true,
+        rules: vec![
+            (end(prefix("192.0.2.0", 24), None), 1),
+            (end(prefix("2001:db8::7", 128), Some(1_883)), 0x12),
+        ],
+    };
+    compare_controls([
+        (
+            compress,
+            "0f  01 02 18 04 c0000200000000000000000000000000 0000 01
+             80 06 20010db8000000000000000000000007 075b 12",
+        ),
+        (Control::Compress { pads: false, rules: Vec::new() }, "0f  00 00"),
+        (Control::Dictionaries(vec![(1, [1, 2, 3, 4, 5, 6, 7, 8])]), "10  01 01 0102030405060708"),
+    ]);
+    assert_eq!(Control::parse(&[15, 0, 33]), Err(DropReason::BadFrame), "too many rules");
+    assert_eq!(Control::parse(&[16, 16]), Err(DropReason::BadFrame), "too many dictionaries");
+}
+
+/// Each message is these bytes, and these bytes are the message.
+fn compare_controls<const N: usize>(vectors: [(Control, &str); N]) {
+    for (control, hex) in vectors {
+        let mut emitted = Vec::new();
+        control.emit(&mut emitted);
+        assert_eq!(emitted, bytes(hex), "{control:?}");
+        assert_eq!(Control::parse(&emitted), Ok(control), "{hex}");
+    }
 }

@@ -44,6 +44,11 @@ fn seeds() -> Vec<Vec<u8>> {
         Control::Networks(vec![Prefix { address: v4.into(), bits: 16 }]),
         Control::Policed { serial: PathSerial(9), kbps: 8_000 },
         Control::Context { id: 7, form: 4, header: vec![0x45; 28] },
+        Control::Compress {
+            pads: true,
+            rules: vec![(End { network: Prefix::host(v4.into()), port: Some(1_883) }, 0x12)],
+        },
+        Control::Dictionaries(vec![(1, [7; 8]), (2, [8; 8])]),
         Control::Unknown(200),
     ];
     let bytes = |control: &Control| {

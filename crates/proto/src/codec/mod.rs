@@ -1,10 +1,15 @@
-//! The content of packet frames in fewer bytes, and back: bytes in, bytes out.
+//! Fewer bytes for the same inner packets.
 //!
-//! - [`header`]: headers of which the constant fields were sent once;
-//! - [`contexts`]: which flows have such a template, and under which ID.
+//! - Headers: of which the constant fields were sent once ([`header`]), which flows have such a
+//!   template, and under which ID ([`contexts`]).
+//! - Compression: which flows may be compressed ([`allowed`]), the decision about each packet
+//!   ([`entries`], [`sampling`]), and how it is written ([`coding`]).
 //!
-//! Knows no paths, no keys and no peers, and does not decide which packets are sent so. The caller
-//! says what it may use.
+//! Bytes in, bytes out: knows no path, no peer and no keys. The caller says what it may use.
 
+pub mod allowed;
+pub mod coding;
 pub mod contexts;
+pub mod entries;
 pub mod header;
+pub mod sampling;

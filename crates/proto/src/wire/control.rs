@@ -23,6 +23,8 @@ mod kind {
     pub(super) const NETWORKS: u8 = 12;
     pub(super) const POLICED: u8 = 13;
     pub(super) const CONTEXT: u8 = 14;
+    pub(super) const COMPRESS: u8 = 15;
+    pub(super) const DICTIONARIES: u8 = 16;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
@@ -39,6 +41,12 @@ pub const ADDRESSES_MAX: usize = 8;
 pub const ENDS_MAX: usize = 32;
 /// The most bytes of headers in one context frame.
 pub const CONTEXT_HEADER_MAX: usize = 100;
+/// The most rules in one compress frame.
+pub const RULES_MAX: usize = 32;
+/// The most dictionaries in one frame.
+pub const DICTIONARIES_MAX: usize = 15;
+/// Bytes of the hash that names a dictionary's content.
+pub const DICTIONARY_HASH: usize = 8;
 /// The longest body of a control frame, so that one always fits a datagram of the smallest path.
 pub const BODY_MAX: usize = 1_024;
 
@@ -175,6 +183,16 @@ pub enum Control {
         /// The headers, at most [`CONTEXT_HEADER_MAX`] bytes; zero where they vary.
         header: Vec<u8>,
     },
+    /// Client to gateway: which flows both ends compress from now on, none or up to [`RULES_MAX`].
+    /// It takes the place of what was said before.
+    Compress {
+        /// Whether results are padded, so that their length tells less.
+        pads: bool,
+        /// An end of the flows, and the byte that says how they are compressed.
+        rules: Vec<(End, u8)>,
+    },
+    /// The dictionaries that the sender has, by number and hash, up to [`DICTIONARIES_MAX`].
+    Dictionaries(Vec<(u8, [u8; DICTIONARY_HASH])>),
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -221,6 +239,13 @@ impl Control {
                 }
                 Self::Context { id, form, header: reader.take(length.into())?.to_vec() }
             }
+            kind::COMPRESS => Self::Compress {
+                pads: reader.u8()? & 1 != 0,
+                rules: list(&mut reader, RULES_MAX, |r| Ok((end(r)?, r.u8()?)))?,
+            },
+            kind::DICTIONARIES => Self::Dictionaries(list(&mut reader, DICTIONARIES_MAX, |r| {
+                Ok((r.u8()?, r.array()?))
+            })?),
             other => Self::Unknown(other),
         };
         Ok(control)
@@ -293,10 +318,29 @@ impl Control {
                 writer.u8(u8::try_from(header.len()).unwrap_or(u8::MAX));
                 writer.bytes(header);
             }
+            Self::Compress { pads, rules } => emit_compress(&mut writer, *pads, rules),
+            Self::Dictionaries(all) => emit_dictionaries(&mut writer, all),
             Self::Unknown(kind) => writer.u8(*kind),
         }
         debug_assert!(out.len() - start <= BODY_MAX);
     }
+}
+
+fn emit_compress(writer: &mut Writer<'_>, pads: bool, rules: &[(End, u8)]) {
+    writer.u8(kind::COMPRESS);
+    writer.u8(u8::from(pads));
+    emit_list(writer, rules, RULES_MAX, |w, (end, coding)| {
+        emit_end(w, end);
+        w.u8(*coding);
+    });
+}
+
+fn emit_dictionaries(writer: &mut Writer<'_>, all: &[(u8, [u8; DICTIONARY_HASH])]) {
+    writer.u8(kind::DICTIONARIES);
+    emit_list(writer, all, DICTIONARIES_MAX, |w, (number, hash)| {
+        w.u8(*number);
+        w.bytes(hash);
+    });
 }
 
 fn prefix(reader: &mut Reader<'_>) -> Result<Prefix, DropReason> {

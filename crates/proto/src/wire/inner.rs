@@ -105,6 +105,23 @@ impl<'a> InnerPacket<'a> {
         })
     }
 
+    /// The flags of a TCP segment with a whole header.
+    pub fn flags(&self) -> Option<Flags> {
+        self.segment.map(|(flags, _)| flags)
+    }
+
+    /// The beginning of what a TCP segment or a UDP datagram carries, as much as lies in one piece.
+    /// Empty if it carries nothing, or is a later fragment.
+    pub fn first_payload(&self) -> &'a [u8] {
+        let Pieces { head, tail, .. } = self.pieces;
+        let at = match (self.segment, self.headers.transport) {
+            (Some((_, payload)), _) => self.len() - payload,
+            (None, Some(at)) if self.is_udp() => at + UDP_HEADER,
+            (None, _) => return &[],
+        };
+        head.get(at..).filter(|rest| !rest.is_empty()).unwrap_or(tail)
+    }
+
     /// The payload of a UDP packet that is no later fragment, as far as it lies in the first piece,
     /// and how long it is.
     pub fn datagram(&self) -> Option<(&'a [u8], usize)> {
