@@ -6,6 +6,7 @@ use crate::{Target, targets};
 pub const TARGETS: &[Target] = &[
     targets::bus_answer::TARGET,
     targets::compact::TARGET,
+    targets::compressed::TARGET,
     targets::control::TARGET,
     targets::control_request::TARGET,
     targets::data_header::TARGET,

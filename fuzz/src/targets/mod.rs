@@ -2,6 +2,7 @@
 
 pub mod bus_answer;
 pub mod compact;
+pub mod compressed;
 pub mod control;
 pub mod control_request;
 pub mod data_header;
