@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use rove_engine::memory::{MemoryEngine, Sent};
+use rove_proto::codec::SavingConfig;
 use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -276,6 +277,7 @@ pub(crate) fn engine(end: End, now: Instant, secret: &StaticSecret, seed: u64) -
         couples: true,
         competes: true,
         reorders: true,
+        saving: SavingConfig::default(),
         judges_offload: true,
         features: Features::CONTENT,
         ablation: Default::default(),

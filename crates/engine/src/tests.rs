@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use rove_proto::codec::SavingConfig;
 use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret};
 use rove_proto::error::DropReason;
 use rove_proto::id::PeerKey;
@@ -63,6 +64,7 @@ fn engine(secret: &StaticSecret, seed: u64, listening: Option<(SocketId, IpAddr)
         couples: true,
         competes: true,
         reorders: true,
+        saving: SavingConfig::default(),
         judges_offload: true,
         features: Features::CONTENT,
         ablation: Default::default(),

@@ -5,7 +5,7 @@ use rove_proto::flow::classify::Class;
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::node::{PathStatus, PeerState};
-use rove_proto::path::{Health, PathId};
+use rove_proto::path::{Health, PathId, Saved};
 use serde_json::{Value, json};
 
 use super::*;
@@ -82,6 +82,8 @@ fn session() -> PeerStatus {
         waiting: 0,
         queued_bytes: 0,
         early_bytes: 0,
+        saved: Saved::default(),
+        compressions: 0,
     }
 }
 

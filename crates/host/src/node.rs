@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rove_proto::codec::SavingConfig;
 use rove_proto::crypto::{Features, Floor, StaticSecret};
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
@@ -31,6 +32,7 @@ pub fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         couples: true,
         competes: true,
         reorders: true,
+        saving: SavingConfig::default(),
         judges_offload: true,
         features: Features::CONTENT,
         ablation: Default::default(),

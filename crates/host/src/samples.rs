@@ -13,7 +13,7 @@ use rove_proto::multipath::codel::Bound;
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::outbox::Route;
-use rove_proto::path::{Health, Trust};
+use rove_proto::path::{Health, Saved, Trust};
 use rove_proto::recovery::delay::Delay;
 use rove_proto::recovery::feedback::Reports;
 use rove_proto::recovery::loss::Loss;
@@ -52,11 +52,13 @@ pub fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus
         vanishes: false,
         fallback: None,
         natted: false,
+        tx_datagrams: 0,
         tx_bytes: 1,
         split: 0,
         retransmitted: 0,
         copied: 0,
         reports: Reports::default(),
+        saved: Saved::default(),
         rx_bytes: 2,
         heard_at: heard.map(ago),
         unanswered_since: owed.map(ago),
@@ -81,6 +83,8 @@ pub fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
         waiting: 0,
         queued_bytes: 0,
         early_bytes: 0,
+        saved: Saved::default(),
+        compressions: 0,
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::ablation::Ablation;
+use crate::codec::SavingConfig;
+use crate::codec::compression::Coder;
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
 use crate::error::{CloseCode, DropReason, Drops, PeerError};
 use crate::flow::Memory;
@@ -57,6 +59,8 @@ pub struct Config {
     pub reorders: bool,
     /// What it understands beyond what every node must, and so what may be sent to it.
     pub features: Features,
+    /// How bytes are saved on inner packets.
+    pub saving: SavingConfig,
     /// Whether a path falls back to single sends where segmented sends lose more.
     pub judges_offload: bool,
     /// The heuristics that its sessions go without.
@@ -289,6 +293,7 @@ pub(crate) struct Context<'a> {
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) drops: &'a mut Drops,
     pub(crate) memory: &'a mut Memory,
+    pub(crate) coder: &'a mut Coder,
 }
 
 impl Context<'_> {

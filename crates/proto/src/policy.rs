@@ -4,7 +4,7 @@
 //! This module is below `flow` and does not know classes. A choice by class would touch:
 //! - [`PacketRecord`](crate::packet::PacketRecord), `flow/record.rs` and `flow/classify.rs`: the
 //!   field, and who decides it;
-//! - `draft_datagram` (`tunnel/datagram.rs`), which takes the epoch's profile today;
+//! - `draft_datagram` (`tunnel/draft.rs`), which takes the epoch's profile today;
 //! - repairs (`tunnel/retransmit.rs`), which know the flow and no record, and copies
 //!   (`bonding/live.rs`), which know neither; pieces of a packet (`send_split`);
 //! - what both ends know: a feature in `wire/handshake.rs`, and its specification;

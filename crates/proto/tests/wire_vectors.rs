@@ -30,6 +30,7 @@ fn frames_of_packets() {
     let once = Framing::Once { bucket: 254, sequence: 0x0a0b_0c0d };
     let in_order = Framing::InOrder { bucket: 255, sequence: 0xffff_ffff };
     let first = Framing::First { bucket: 253, epoch: 0x0a0b, end: 0x0c0d };
+    let compressed = |framing| Frame::Compressed { framing, result: &[1, 0xaa, 0xbb] };
     let fragment = Frame::Fragment { packet_id: 9, index: 0x81, piece: &[1, 2, 3] };
     let (serial, number) = (PathSerial(7), 0xffff_fffe);
     let again = Frame::Retransmission { serial, number, packet: &PACKET };
@@ -40,6 +41,18 @@ fn frames_of_packets() {
         (numbered(first), format!("0f fd 0a0b 0c0d {PACKET_HEX}")),
         (fragment, "01 00000009 81 010203".to_owned()),
         (again, format!("02 00000007 fffffffe {PACKET_HEX}")),
+        (
+            compressed(Framing::Once { bucket: 7, sequence: 0x0102_0304 }),
+            "29 0008  07 01020304 01 aa bb".to_owned(),
+        ),
+        (
+            compressed(Framing::InOrder { bucket: 7, sequence: 0x0102_0304 }),
+            "2b 0008  07 01020304 01 aa bb".to_owned(),
+        ),
+        (
+            compressed(Framing::First { bucket: 7, epoch: 0x0102, end: 0x0304 }),
+            "2f 0008  07 0102 0304 01 aa bb".to_owned(),
+        ),
         (
             Frame::Advanced { bucket: 0x7f, from: 0xffff_fffe, to: 3 },
             "18 0009  7f fffffffe 00000003".to_owned(),

@@ -69,6 +69,7 @@ fn seeds() -> Vec<Vec<u8>> {
         let head = CompactHead::new(framing, 0x0102).expect("not the first of a sequence");
         Frame::Compact { head, body: &packet[20..] }
     };
+    let compressed = |framing| Frame::Compressed { framing, result: &[1, 0x10, b'x'] };
     let feedback = Feedback {
         serial,
         largest: 96,
@@ -104,6 +105,8 @@ fn seeds() -> Vec<Vec<u8>> {
         compact(Framing::Plain),
         compact(Framing::Once { bucket: 3, sequence: 77 }),
         compact(Framing::InOrder { bucket: 200, sequence: 0xff_ffff }),
+        compressed(Framing::Once { bucket: 3, sequence: 79 }),
+        compressed(Framing::InOrder { bucket: 200, sequence: 80 }),
     ];
     let bytes = |frames: &[Frame<'_>]| {
         let mut out = Vec::new();

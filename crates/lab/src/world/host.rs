@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rove_engine::memory::{MemoryEngine, Segment, Sent};
 use rove_proto::ablation::Ablation;
+use rove_proto::codec::SavingConfig;
 use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
@@ -514,6 +515,7 @@ fn engine(
         couples: holding.couples,
         competes: holding.competes,
         reorders: holding.reorders,
+        saving: SavingConfig::default(),
         judges_offload: holding.judges_offload,
         features: Features::CONTENT,
         ablation: holding.ablation,

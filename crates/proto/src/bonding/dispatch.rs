@@ -18,13 +18,16 @@ use crate::outbox::REST;
 use crate::packet::{Instance, PacketRecord};
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
-use crate::tunnel::{Context, Tunnel};
-use crate::wire::frame::Framing;
+use crate::tunnel::{Context, Tunnel, saving};
+use crate::wire::data::OVERHEAD;
+use crate::wire::frame::{Framing, NUMBERED_OVERHEAD};
 use crate::wire::inner::{InnerPacket, Pieces};
 
 /// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
 const RUN: Duration = Duration::from_micros(500);
 const _: () = assert!(2 * RUN.as_micros() == CREDIT.as_micros());
+/// A packet beside which less room is left shares its datagram with none.
+const JOINED_MIN: usize = 40;
 /// How much of what is assisted waits at the entry, by the time that the paths take for it.
 const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
 /// What became of a packet that leaves in its turn.
@@ -239,11 +242,13 @@ impl Bonding {
                 let may_leave = |way: &PathSnapshot| way.waiting > 0 && way.is_ready(now);
                 while may_leave(&tunnel.sharing[place]) {
                     if cx.out.is_full() {
+                        saving::flush_due(tunnel, cx);
                         return false;
                     }
                     self.send_next(cx, tunnel, place);
                     any = true;
                 }
+                saving::flush_due(tunnel, cx);
             }
             if !any {
                 return true;
@@ -321,12 +326,44 @@ impl Bonding {
             return;
         }
         let Some((given, packet)) = self.lines.pop(&mut tunnel.sharing[place]) else { return };
-        let sent = tunnel.send_ordered(cx, path, given, Pieces::whole(packet.packet()));
+        let pieces = Pieces::whole(packet.packet());
+        let sent = if self.is_joined(cx, tunnel, place, (given, pieces)) {
+            Ok(())
+        } else {
+            saving::flush_due(tunnel, cx);
+            tunnel.send_ordered(cx, path, given, pieces)
+        };
         // Its memory is still in the processor's cache, and lent again first.
         cx.memory.blocks().discard(packet);
         if let Err(reason) = sent {
             cx.drops.count(reason);
         }
+    }
+
+    /// Has a packet that was taken from the line at `place` share a datagram: if one is under
+    /// construction that it fits into, or the next packet of the line fits beside it. Returns
+    /// whether it does.
+    fn is_joined(
+        &self,
+        cx: &mut Context<'_>,
+        tunnel: &mut Tunnel,
+        place: usize,
+        (given, packet): (Numbered, Pieces<'_>),
+    ) -> bool {
+        let way = tunnel.sharing[place];
+        let Some(path) = tunnel.paths.list.get(way.path) else { return false };
+        let room = path.mtu.datagram() - OVERHEAD;
+        let len = packet.len() + NUMBERED_OVERHEAD;
+        let may = !given.is_earlier && saving::may_join(cx, given.record);
+        if len + JOINED_MIN > room || !may {
+            return false;
+        }
+        let Some(placed) = tunnel.epochs.place_of(Some(path), given) else { return false };
+        let to = (placed.0, way.path);
+        let next = self.lines.next_of(&way).filter(|(next, _)| saving::may_join(cx, *next));
+        let has_company = next.is_some_and(|(_, next)| len + next + NUMBERED_OVERHEAD <= room);
+        (has_company || saving::fits(tunnel, to, len))
+            && saving::send_joined(tunnel, cx, (to, placed.1), given.record, packet)
     }
 
     /// What was given to a path that carries no more goes by another.

@@ -75,6 +75,7 @@ impl Bonding {
         }
         if record.class == Class::RealTime
             && !self.ablation.is_off(Heuristic::Twins)
+            && !cx.config.saving.frugal
             && self.live.has_twin(way)
             && self.live.may_copy(cx.now, len)
         {
@@ -94,7 +95,7 @@ impl Bonding {
         framing: Framing,
         packet: &InnerPacket<'_>,
     ) -> bool {
-        if self.ablation.is_off(Heuristic::Copies) {
+        if self.ablation.is_off(Heuristic::Copies) || cx.config.saving.frugal {
             return false;
         }
         let mut any = false;

@@ -14,6 +14,7 @@
 use crate::ablation::Ablation;
 use crate::blocks::Blocks;
 use crate::blocks::parcel::Parcel;
+use crate::codec::sampling::Scarce;
 use crate::multipath::bottleneck::Bottlenecks;
 use crate::multipath::codel::Bound;
 use crate::multipath::far::Far;
@@ -22,7 +23,7 @@ use crate::multipath::path_queues::{Numbered, PathQueues};
 use crate::outbox::REST;
 use crate::packet::{Instance, PacketRecord};
 use crate::recovery::lateness::Lateness;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::tunnel::Context;
 use choice::Live;
 use settings::Settings;
@@ -35,6 +36,9 @@ mod retransmit;
 mod settings;
 mod share;
 mod snapshots;
+
+/// Turns that are usually later than this are a busy processor's: a path queue runs empty then.
+const BUSY: Duration = Duration::from_millis(2);
 
 /// One end of a tunnel that sends by several paths.
 #[derive(Debug, Default)]
@@ -93,6 +97,12 @@ impl Bonding {
     /// Whether nothing waits.
     fn is_idle(&self) -> bool {
         self.entry.is_empty() && self.lines.is_empty()
+    }
+
+    /// What is short at this end, which decides whether compression pays: the processor, if turns
+    /// are usually later than what a path queue is filled for, or the paths, if packets wait.
+    pub(crate) fn scarce(&self) -> Scarce {
+        Scarce::of(self.late.usual() > BUSY, !self.entry.is_empty())
     }
 
     /// Drops what waits of which `is_useless` says so.

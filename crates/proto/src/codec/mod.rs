@@ -16,3 +16,34 @@ pub mod dictionary;
 pub mod entries;
 pub mod header;
 pub mod sampling;
+
+use allowed::Allowed;
+use entries::Decides;
+
+/// How a node saves bytes on inner packets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SavingConfig {
+    /// Whether packets that wait for the same path share datagrams.
+    pub aggregates: bool,
+    /// Client: whether compressed packets are padded to a multiple of
+    /// [`PADDED_TO`](compression::PADDED_TO) bytes, at both ends.
+    pub pads: bool,
+    /// Whether as few bytes as possible leave: no copies of realtime packets and DNS queries.
+    pub frugal: bool,
+    /// Client: the flows that are compressed, at both ends.
+    pub compress: Allowed,
+    /// How this end decides whether compression pays.
+    pub decides: Decides,
+}
+
+impl Default for SavingConfig {
+    fn default() -> Self {
+        Self {
+            aggregates: true,
+            pads: false,
+            frugal: false,
+            compress: Allowed::default(),
+            decides: Decides::default(),
+        }
+    }
+}

@@ -110,6 +110,12 @@ impl PathQueues {
         Some((given, packet))
     }
 
+    /// What is known of the next packet of a settled path, and its length.
+    pub(crate) fn next_of(&self, way: &PathSnapshot) -> Option<(PacketRecord, usize)> {
+        let (given, packet) = self.lines.get(way.tally.line)?.given.front()?;
+        Some((given.record, packet.len()))
+    }
+
     /// Whether [`Self::take_stranded`] would find something.
     pub(crate) fn has_stranded(&self, ways: &[PathSnapshot]) -> bool {
         let settled: usize = ways.iter().map(|way| self.lines[way.tally.line].given.len()).sum();

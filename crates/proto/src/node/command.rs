@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Node, PEERS_MAX, PeerConfig};
+use crate::codec::SavingConfig;
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::Flows;
@@ -115,6 +116,8 @@ pub enum Command {
     SetRecovery(Recovery),
     /// Client: which paths carry together from now on.
     SetSpread(Spread),
+    /// How bytes are saved on inner packets from now on.
+    SetSaving(SavingConfig),
     /// A socket has failed for good: nothing leaves or arrives by it any more.
     SocketFailed(SocketId),
     /// Another machine may have the same memory and go on with the same keys, under which each
@@ -190,34 +193,57 @@ impl Node {
             }),
             Command::SetMode(mode) => {
                 self.config.mode = mode;
-                self.each_peer(now, out, |peer, cx| peer.change_paths(cx, PathManager::stand_by))
+                self.stand_by(now, out)
             }
             Command::SetScheduler(scheduler) => {
                 self.config.scheduler = scheduler;
-                self.each_peer(now, out, |peer, cx| peer.settings_changed(cx))
+                self.settings_changed(now, out)
             }
             Command::SetRecovery(recovery) => {
                 self.config.recovery = recovery;
-                self.each_peer(now, out, |peer, cx| peer.settings_changed(cx))
+                self.settings_changed(now, out)
             }
             Command::SetSpread(spread) => {
                 self.config.spread = spread;
-                self.each_peer(now, out, |peer, cx| peer.change_paths(cx, PathManager::stand_by))
+                self.stand_by(now, out)
             }
-            Command::SetHold(rules) => {
-                self.config.hold = rules.clone();
-                self.each_flows(now, out, |flows, _| flows.set_rules(rules.clone()))
+            Command::SetSaving(saving) => {
+                self.config.saving = saving;
+                self.settings_changed(now, out)
             }
-            Command::SetEarly(early) => {
-                self.early = early.clone();
-                self.each_peer(now, out, |peer, cx| peer.set_early(cx.now, &early))
-            }
+            Command::SetHold(rules) => self.set_hold(now, rules, out),
+            Command::SetEarly(early) => self.set_early(now, early, out),
             Command::SetPriorities(priorities) => {
                 self.priorities = priorities.clone();
                 self.each_flows(now, out, |it, cx| it.set_priorities(cx.memory, priorities.clone()))
             }
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         }
+    }
+
+    /// Settings of both ends were changed.
+    fn settings_changed(&mut self, now: Instant, out: &mut Outbox) -> Result<(), DropReason> {
+        self.each_peer(now, out, |peer, cx| peer.settings_changed(cx))
+    }
+
+    /// The paths that each client has need of may be others.
+    fn stand_by(&mut self, now: Instant, out: &mut Outbox) -> Result<(), DropReason> {
+        self.each_peer(now, out, |peer, cx| peer.change_paths(cx, PathManager::stand_by))
+    }
+
+    fn set_early(
+        &mut self,
+        now: Instant,
+        early: Early,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        self.early = early.clone();
+        self.each_peer(now, out, |peer, cx| peer.set_early(cx.now, &early))
+    }
+
+    fn set_hold(&mut self, now: Instant, rules: Rules, out: &mut Outbox) -> Result<(), DropReason> {
+        self.config.hold = rules.clone();
+        self.each_flows(now, out, |flows, _| flows.set_rules(rules.clone()))
     }
 
     fn set_counter(&mut self, peer: PeerKey, highest: u64) -> Result<(), DropReason> {

@@ -32,6 +32,7 @@ pub use flows::{FLOWS_PER_PAGE, FlowsFrom, FlowsPage};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use crate::codec::compression::Coder;
 use crate::context::Announced;
 use crate::crypto::Rng;
 use crate::error::{DropReason, Drops};
@@ -101,6 +102,8 @@ pub struct Node {
     priorities: Priorities,
     /// What is kept of open connections, of all sessions together.
     memory: Memory,
+    /// Compresses packets, for all sessions.
+    coder: Coder,
 }
 
 impl std::fmt::Debug for Node {
@@ -137,6 +140,7 @@ impl Node {
             early: Early::default(),
             priorities: Priorities::default(),
             memory,
+            coder: Coder::default(),
         }
     }
 

@@ -34,6 +34,7 @@ impl Node {
             events: &mut self.events,
             drops: &mut self.drops,
             memory: &mut self.memory,
+            coder: &mut self.coder,
         };
         cx.memory.serve(&mut peer.account);
         let result = verb(peer, &mut cx);

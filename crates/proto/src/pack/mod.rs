@@ -1,10 +1,11 @@
 //! Frames into datagrams and back: an inner packet that fits travels whole, a larger one in
 //! pieces.
 //!
-//! Knows sizes, not paths: the caller says how much a datagram may hold. Joining several small
-//! packets and compressing them will happen here.
+//! Knows sizes, not paths: the caller says how much a datagram may hold. Several small packets
+//! share a datagram by `joining`.
 
 pub mod fragment;
+pub(crate) mod joining;
 
 use crate::wire::frame::Framing;
 use crate::wire::inner::Pieces;

@@ -74,11 +74,33 @@ pub struct Path {
     counts: Counts,
 }
 
+/// Bytes that were saved on inner packets, as they would count at layer 3.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Saved {
+    /// By headers that travel once.
+    pub elision: u64,
+    /// By compression.
+    pub compression: u64,
+    /// By packets that share a datagram: the other datagrams.
+    pub aggregation: u64,
+}
+
+impl Saved {
+    /// Adds what was saved elsewhere.
+    pub const fn add(&mut self, other: Self) {
+        self.elision += other.elision;
+        self.compression += other.compression;
+        self.aggregation += other.aggregation;
+    }
+}
+
 /// What went by a path so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Bytes sent, UDP payload.
+    /// Bytes sent, UDP payload,
     pub(crate) sent: u64,
+    /// in so many datagrams.
+    pub(crate) datagrams: u64,
     /// Bytes received, UDP payload.
     pub(crate) received: u64,
     /// Inner packets that were too large for the path and left in pieces.
@@ -89,6 +111,8 @@ pub(crate) struct Counts {
     pub(crate) copied: u64,
     /// What told the peer what had arrived, and nothing else.
     pub(crate) reports: Reports,
+    /// Bytes that were saved on what left by it.
+    pub(crate) saved: Saved,
 }
 
 impl Path {
@@ -212,6 +236,7 @@ impl Path {
             congestion.sent(now, len);
         }
         self.counts.sent += len as u64;
+        self.counts.datagrams += 1;
         self.state.sent(len);
     }
 
@@ -233,6 +258,11 @@ impl Path {
     /// A copy of `len` bytes leaves by it.
     pub(crate) const fn note_copied(&mut self, len: usize) {
         self.counts.copied += len as u64;
+    }
+
+    /// So much was saved on a packet that leaves by it.
+    pub(crate) const fn note_saved(&mut self, saved: Saved) {
+        self.counts.saved.add(saved);
     }
 
     /// What went by it so far.

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::candidate::Candidate;
 use super::connector::Connector;
 use super::{PathManager, Side, Wish};
+use crate::codec::compression::Coder;
 use crate::context::Announced;
 use crate::context::{Config, Context, Event, Link};
 use crate::crypto::{RestartKey, SeededRng, StaticSecret};
@@ -41,6 +42,7 @@ struct Scene {
     events: VecDeque<Event>,
     drops: Drops,
     memory: Memory,
+    coder: Coder,
     now: Instant,
 }
 
@@ -76,6 +78,7 @@ impl Scene {
             events: VecDeque::new(),
             drops: Drops::default(),
             memory: Memory::new(1 << 20),
+            coder: Coder::default(),
             now: Instant::ZERO + NOW,
         }
     }
@@ -128,6 +131,7 @@ impl Scene {
             events: &mut self.events,
             drops: &mut self.drops,
             memory: &mut self.memory,
+            coder: &mut self.coder,
         };
         event(&mut self.paths, &mut cx);
         assert!(self.out.is_empty(), "the path manager sends nothing");

@@ -6,7 +6,7 @@ use crate::error::DropReason;
 use crate::flow::Verdict;
 use crate::flow::live::Came;
 use crate::session::index::EpochId;
-use crate::tunnel::{Context, Side};
+use crate::tunnel::{Context, Side, saving};
 use crate::wire::inner::InnerPacket;
 
 impl Peer {
@@ -43,6 +43,7 @@ impl Peer {
         if let Side::Client(connector) = &self.tunnel.paths.side {
             self.flows.hear_icmp(&inner, connector.granted.gateway());
         }
+        saving::of_mut(&mut self.tunnel).note(cx.now, &inner);
         // A gateway would need a table for each of its sessions, and decides nothing by it.
         if !(came == Came::Alone && self.tunnel.paths.at_gateway()) {
             self.flows.hear(cx.now, came, &inner);

@@ -11,7 +11,7 @@ use crate::paths::connector::Refusal;
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
 use crate::tunnel::established::Installed;
-use crate::tunnel::{Context, Event, Link, PeerState, Side};
+use crate::tunnel::{Context, Event, Link, PeerState, Side, saving};
 use crate::wire::control::Control;
 use crate::wire::handshake::ResponsePart;
 
@@ -212,6 +212,10 @@ impl Peer {
                     let early = self.flows.early().ends().to_vec();
                     self.tunnel.control.push(cx.now, &Control::Early(early));
                 }
+                saving::of_mut(&mut self.tunnel).apply(&cx.config.saving);
+                if !saving::of(&self.tunnel).is_off() {
+                    saving::ask(&mut self.tunnel, cx.now);
+                }
                 self.tunnel.control.push(cx.now, &routes);
                 self.apply_settings(cx);
             }
@@ -312,6 +316,9 @@ impl Peer {
         self.bonding.settings.apply(config.scheduler, config.recovery, |control| {
             has_keys && self.tunnel.control.push(cx.now, control)
         });
+        if saving::of_mut(&mut self.tunnel).apply(&config.saving) && has_keys {
+            saving::ask(&mut self.tunnel, cx.now);
+        }
     }
 
     /// Client: the scheduler or the kind of repair was changed, for both ends.

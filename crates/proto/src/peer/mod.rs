@@ -32,7 +32,7 @@ use crate::session::identity::Identity;
 use crate::session::index::{Lead, Slot};
 use crate::session::runs::KeyAlarm;
 use crate::time::Instant;
-use crate::tunnel::{Context, PathStatus, PeerState, PeerStatus, Side, Tunnel};
+use crate::tunnel::{Context, PathStatus, PeerState, PeerStatus, Side, Tunnel, saving};
 use crate::wire::control::{Control, Lease, Prefix};
 use inbound::Inbound;
 use zeroize::Zeroizing;
@@ -212,6 +212,8 @@ impl Peer {
             scheduler: self.bonding.settings.scheduler,
             waiting: self.waiting.len() + self.flows.questions(),
             queued_bytes: self.bonding.entry.bytes(),
+            saved: saving::of(tunnel).saved(),
+            compressions: saving::of(tunnel).operations(),
             early_bytes: tunnel.epochs.all_receiving().map(|epoch| epoch.reorder.bytes()).sum(),
         }
     }

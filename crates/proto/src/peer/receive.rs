@@ -24,7 +24,7 @@ use crate::session::epochs::Standing;
 use crate::session::index::{EpochId, Lead};
 use crate::time::Instant;
 use crate::tunnel::retransmit::ADVANCED_MAX;
-use crate::tunnel::{Context, Event, Side};
+use crate::tunnel::{Context, Event, Side, saving};
 use crate::wire::control::Control;
 use crate::wire::frame::{Challenge, CompactHead, Feedback, Frame, Frames, Framing};
 
@@ -216,6 +216,12 @@ impl Peer {
                 self.inbound.give_back_restored(packet);
                 taken?;
             }
+            Frame::Compressed { framing, result } => {
+                let packet = cx.coder.take(result)?;
+                let taken = self.take_packet(cx, arrival, framing, &packet);
+                cx.coder.give_back(packet);
+                taken?;
+            }
             Frame::Advanced { bucket, from, to } => {
                 epoch.reorder.abandon(bucket, from, to);
                 self.release(cx, id);
@@ -328,9 +334,11 @@ impl Peer {
         whole: &[u8],
     ) -> Result<(), DropReason> {
         match Frames::new(whole).next() {
-            Some(Ok(frame @ (Frame::Packet { .. } | Frame::Retransmission { .. }))) => {
-                self.take_frame(cx, arrival, frame)
-            }
+            Some(Ok(
+                frame @ (Frame::Packet { .. }
+                | Frame::Compressed { .. }
+                | Frame::Retransmission { .. }),
+            )) => self.take_frame(cx, arrival, frame),
             Some(_) | None => Err(DropReason::Fragment),
         }
     }
@@ -426,6 +434,7 @@ impl Peer {
                 if !std::mem::take(&mut self.is_early_known) && !self.flows.early().is_empty() {
                     self.flows.set_early(Early::default());
                 }
+                saving::of_mut(&mut self.tunnel).end_introduction();
                 cx.tell(Event::Routes { peer, routes });
             }
             // Under previous keys these are late: the client said them again since.
@@ -434,6 +443,13 @@ impl Peer {
             }
             (Control::Recovery(number), Side::Gateway { .. }) if !is_late => {
                 self.bonding.settings.ask_recovery(number);
+            }
+            (Control::Compress { pads, rules }, Side::Gateway { .. }) if !is_late => {
+                saving::of_mut(&mut self.tunnel).take_rules(pads, &rules);
+                saving::answer(&mut self.tunnel, cx.now);
+            }
+            (Control::Dictionaries(all), _) if !is_late => {
+                saving::of_mut(&mut self.tunnel).take_dictionaries(&all);
             }
             (Control::Run(run), Side::Gateway { .. }) if !is_late => {
                 let has_returned = self.key_alarm.returns(run);
@@ -473,8 +489,9 @@ fn define(
 
 /// What the sender of `frame` is owed.
 const fn elicited_by(frame: &Frame<'_>) -> Elicits {
-    if let Frame::Packet { framing, .. } | Frame::Compact { head: CompactHead { framing, .. }, .. } =
-        frame
+    if let Frame::Packet { framing, .. }
+    | Frame::Compressed { framing, .. }
+    | Frame::Compact { head: CompactHead { framing, .. }, .. } = frame
         && matches!(framing, Framing::InOrder { .. } | Framing::First { .. })
     {
         Elicits::Pace

@@ -12,11 +12,11 @@ use crate::error::DropReason;
 use crate::flow::Output;
 use crate::outbox::REST;
 use crate::pack;
-use crate::packet::PacketRecord;
+use crate::packet::{PacketRecord, Saving};
 use crate::paths::list::Choice;
 use crate::recovery::packet::Load;
 use crate::time::Duration;
-use crate::tunnel::{Context, Event, PeerState};
+use crate::tunnel::{Context, Event, PeerState, saving};
 use crate::wire::data::MAX_DATAGRAM;
 use crate::wire::frame::{Framing, NUMBERED_OVERHEAD};
 use crate::wire::inner::{InnerPacket, Pieces};
@@ -65,6 +65,11 @@ impl Peer {
         let mut head = std::mem::take(&mut self.narrowed);
         let is_narrowed = self.flows.narrow(cx.now, record.flow, packet, &mut head);
         let packet = if is_narrowed { packet.with_head(&head) } else { *packet };
+        let record = if saving::of(&self.tunnel).is_off() {
+            record
+        } else {
+            saving::mark(&mut self.tunnel, cx, self.bonding.scarce(), &packet, record)
+        };
         let sent = self.send(cx, record, &packet);
         self.narrowed = head;
         sent
@@ -100,7 +105,8 @@ impl Peer {
             bonding.heed_entry(tunnel, flows, cx.now); // it did not wait there
             return sent;
         }
-        if flows.is_urgent(cx.now, record, packet, cx.config.ablation)
+        if record.saving == Saving::NONE
+            && flows.is_urgent(cx.now, record, packet, cx.config.ablation)
             && let Some(sent) = bonding.send_urgent(cx, tunnel, record, packet)
         {
             return sent;
@@ -197,8 +203,9 @@ impl Peer {
         record: PacketRecord,
         packet: &InnerPacket<'_>,
     ) -> Result<(), DropReason> {
-        let numbered = choice.copy.and_then(|_| self.tunnel.epochs.number_once(record.bucket));
-        let framing = numbered.unwrap_or(Framing::Plain);
+        let is_numbered = choice.copy.is_some() || record.saving.waits();
+        let numbered = is_numbered.then(|| self.tunnel.epochs.number_once(record.bucket));
+        let framing = numbered.flatten().unwrap_or(Framing::Plain);
         let sent = self.tunnel.send_packet(cx, choice.original, record, framing, packet.pieces);
         self.tunnel.paths.ask_if_silent(cx.now, choice.original);
         self.tunnel.carry_out(cx);

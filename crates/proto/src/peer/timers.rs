@@ -14,7 +14,7 @@ use crate::session::epoch::Epoch;
 use crate::session::epochs::Standing;
 use crate::session::restart::Proof;
 use crate::time::Instant;
-use crate::tunnel::{Config, Context, PeerState};
+use crate::tunnel::{Config, Context, PeerState, saving};
 
 /// Why the core wants to be woken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -45,6 +45,8 @@ pub enum Reason {
     Waiting,
     /// A path that may carry what waits for its turn.
     Pace,
+    /// A datagram that waited for more packets to share it.
+    Join,
     /// A packet that counts as lost, or may be sent again.
     Repair,
     /// A copy of a realtime packet.
@@ -125,6 +127,11 @@ const TIMERS: &[Timer] = &[
         Reason::Copy,
         |p, _| p.bonding.twin_due(),
         |p, cx| p.bonding.send_twins(cx, &mut p.tunnel),
+    ),
+    timer(
+        Reason::Join,
+        |p, _| saving::of(&p.tunnel).due(),
+        |p, cx| saving::flush_due(&mut p.tunnel, cx),
     ),
     timer(
         Reason::Waiting,

@@ -24,6 +24,7 @@ pub mod decline;
 pub mod delay;
 mod delivery;
 pub mod feedback;
+pub(crate) mod joined;
 pub mod large;
 pub mod lateness;
 pub mod loss;

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use super::decline::Decline;
 use super::delivery::Mark;
 use super::feedback::DELAY_PACED;
+use super::joined::{JoinedFrame, JoinedFrames};
 use super::large::Large;
 use super::loss::Loss;
 use super::packet::{Cause, Load, LostPacket, SpaceId};
@@ -117,6 +118,8 @@ pub(crate) struct SentPackets {
     /// The number of the first of them.
     first: PacketNumber,
     copies: Queue,
+    /// What shares a datagram with its first frame.
+    joined: JoinedFrames,
     /// Numbers below have no copy.
     kept_from: PacketNumber,
     /// When the newest of them left.
@@ -196,6 +199,21 @@ impl SentPackets {
         if is_eliciting {
             self.unanswered.get_or_insert((number, now));
         }
+    }
+
+    /// The datagram recorded last has one more frame, of an inner packet with a number.
+    pub(crate) fn joined(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        record: PacketRecord,
+        frame: &[u8],
+    ) {
+        let PacketRecord { flow, kept, .. } = record;
+        let (copy, kept) = self.keep(now, blocks, [frame, &[], &[]], kept.into());
+        // Making room may have forgotten the copy of the datagram's first frame, and then all.
+        let number = self.next().saturating_sub(1);
+        self.joined.push(JoinedFrame { number, flow, copy, kept });
     }
 
     /// Keeps a copy of `frames` but for the last `kept` bytes. Returns the lengths of both parts.
@@ -417,7 +435,7 @@ impl SentPackets {
                 if let Some(lost) = &mut lost
                     && !(is_dead && first.state == State::Doubled)
                 {
-                    lost.extend(self.copy_of_first(now, cause));
+                    self.copy_first(now, cause, lost);
                 }
             }
             if !is_dead {
@@ -427,6 +445,7 @@ impl SentPackets {
         }
         if self.entries.is_empty() {
             self.entries.shrink_to(RESTING_ENTRIES);
+            self.joined.rest();
         }
         if matches!(cause, Cause::Late { .. }) {
             self.lost_untold += bytes;
@@ -450,28 +469,40 @@ impl SentPackets {
         }
     }
 
-    /// A copy of what the first datagram carries, unless it is too old to matter.
-    fn copy_of_first(&self, now: Instant, cause: Cause<'_>) -> Option<LostPacket> {
-        let sent = self.entries.front()?;
-        let is_fresh = now.saturating_since(sent.at) < KEPT_TIME;
-        (sent.has_copy() && is_fresh).then(|| LostPacket {
-            space: self.space,
-            number: self.first,
-            at: sent.at,
-            first_at: sent.at - Duration::from_millis(sent.age_ms.into()),
-            attempts: sent.attempts.saturating_add(cause.counts_as_attempt().into()),
-            flow: sent.flow,
-            kept: sent.kept,
-            frame: self.copies.to_vec(sent.copy.into()),
-        })
+    /// Copies what the first datagram carries, each frame by itself, unless it is too old.
+    fn copy_first(&self, now: Instant, cause: Cause<'_>, lost: &mut Vec<LostPacket>) {
+        let Some(sent) = self.entries.front() else { return };
+        if !sent.has_copy() || now.saturating_since(sent.at) >= KEPT_TIME {
+            return;
+        }
+        let copy = |flow, kept, from: usize, len: u16| {
+            let mut frame = Vec::with_capacity(usize::from(len) + usize::from(kept));
+            self.copies.append_to(from, len.into(), &mut frame);
+            LostPacket {
+                space: self.space,
+                number: self.first,
+                at: sent.at,
+                first_at: sent.at - Duration::from_millis(sent.age_ms.into()),
+                attempts: sent.attempts.saturating_add(cause.counts_as_attempt().into()),
+                flow,
+                kept,
+                frame,
+            }
+        };
+        lost.push(copy(sent.flow, sent.kept, 0, sent.copy));
+        let mut from = usize::from(sent.copy);
+        for frame in self.joined.of(self.first) {
+            lost.push(copy(frame.flow, frame.kept, from, frame.copy));
+            from += usize::from(frame.copy);
+        }
     }
 
     /// Forgets the first datagram and its copy.
     fn pop(&mut self, blocks: &mut Blocks) -> Option<Sent> {
         let sent = self.entries.pop_front()?;
-        self.first += 1;
         self.in_flight -= sent.weight();
-        self.release(blocks, sent);
+        self.release(blocks, self.first, sent);
+        self.first += 1;
         Some(sent)
     }
 
@@ -483,15 +514,17 @@ impl SentPackets {
             self.kept_from = self.first + place as u64 + 1;
             if sent.has_copy() {
                 (self.entries[place].copy, self.entries[place].kept) = (0, 0);
-                self.release(blocks, sent);
+                self.release(blocks, self.first + place as u64, sent);
                 return true;
             }
         }
         false
     }
 
-    fn release(&mut self, blocks: &mut Blocks, sent: Sent) {
-        self.copies.forget_first(blocks, sent.copy.into());
+    /// Forgets the oldest copies: those of the datagram of this number.
+    fn release(&mut self, blocks: &mut Blocks, number: PacketNumber, sent: Sent) {
+        let copies = usize::from(sent.copy) + self.joined.forget(number);
+        self.copies.forget_first(blocks, copies);
     }
 
     /// Everything up to `largest` is answered: received, or lost and that known.

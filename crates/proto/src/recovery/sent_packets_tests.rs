@@ -377,3 +377,44 @@ fn where_hosts_are_late_more_time_passes_until_something_counts_as_lost() {
     let late = due(Duration::from_millis(11));
     assert!(late >= quiet + Duration::from_millis(9), "{quiet:?} {late:?}");
 }
+
+/// A datagram whose frames are these, each of a flow that keeps its last `kept` bytes.
+fn leave_joined(scene: &mut Scene, number: u64, frames: &[(&[u8], u16)]) {
+    let (first, rest) = frames.split_first().unwrap();
+    scene.leave_one(ms(number), (number, 1_000), kept(first.1), first.0);
+    for (frame, kept) in rest {
+        let record = PacketRecord { kept: *kept, ..PacketRecord::of_bucket(0) };
+        scene.sent.joined(ms(number), &mut scene.blocks, record, frame);
+    }
+}
+
+#[test]
+fn frames_that_share_a_datagram_are_lost_each_by_itself() {
+    let mut scene = Scene::default();
+    leave_joined(&mut scene, 0, &[(b"one", 0), (b"second", 2), (b"3", 0)]);
+    scene.leave(1..5);
+    leave_joined(&mut scene, 5, &[(b"four", 1), (b"fifth", 0)]);
+    scene.tell(60, &[1..=4]);
+    let lost = std::mem::take(&mut scene.lost);
+    let seen: Vec<_> = lost.iter().map(|it| (it.number, &it.frame[..], it.kept)).collect();
+    let expected: [(u64, &[u8], u16); 3] = [(0, b"one", 0), (0, b"seco", 2), (0, b"3", 0)];
+    assert_eq!(seen, expected);
+    assert!(lost.iter().all(|it| it.attempts == 1));
+    let owed: Vec<_> = scene.dies(80).into_iter().map(|it| it.frame).collect();
+    assert_eq!(owed, [b"fou".to_vec(), b"fifth".to_vec()]);
+    assert!(!scene.sent.has_copies(), "no byte of a copy is left");
+}
+
+#[test]
+fn the_copies_of_a_datagram_are_forgotten_together() {
+    let mut scene = Scene::default();
+    leave_joined(&mut scene, 0, &[(b"one", 0), (b"second", 0)]);
+    scene.leave(1..2);
+    leave_joined(&mut scene, 2, &[(b"three", 0), (b"four", 0)]);
+    assert!(scene.sent.forget_oldest_copy(&mut scene.blocks));
+    let owed = |scene: &mut Scene| scene.dies(50).into_iter().map(|it| it.number);
+    assert_eq!(owed(&mut scene).collect::<Vec<_>>(), [1, 2, 2]);
+    leave_joined(&mut scene, 3, &[(b"five", 0), (b"six", 0)]);
+    scene.tell(60, &[0..=3]);
+    assert!(!scene.sent.has_copies(), "what arrived is not kept");
+}

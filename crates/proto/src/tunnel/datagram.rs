@@ -1,28 +1,20 @@
-//! Out: from an inner packet to a numbered datagram in the outbox. And the one place where a
-//! datagram of a session is made, whatever it carries.
+//! Out: from an inner packet to a numbered datagram in the outbox.
 
-use super::{Context, Tunnel, elision};
+use super::draft::{draft_datagram, send_parts};
+use super::{Context, Tunnel, elision, saving};
 use crate::error::{CloseCode, DropReason};
 use crate::multipath::path_queues::Numbered;
 use crate::outbox::Draft;
 use crate::pack;
 use crate::pack::fragment;
-use crate::packet::PacketRecord;
-use crate::path::{Path, PathId};
-use crate::recovery::LossRecovery;
-use crate::recovery::packet::{Cargo, Load, SpaceId};
-use crate::recovery::sent_packets::SentPackets;
-use crate::session::epoch::Epoch;
+use crate::packet::{PacketRecord, Saving};
+use crate::path::PathId;
+use crate::recovery::packet::{Cargo, Load};
 use crate::session::index::EpochId;
-use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
 use crate::wire::frame::{Frame, Framing};
 use crate::wire::inner::Pieces;
-
-/// If a path could have sent for so long and nothing waited, the sender was idle: its rate is not
-/// taken for its capacity (RFC 9002, section 7.8).
-const IDLE: Duration = Duration::from_millis(1);
 
 impl Tunnel {
     /// One inner packet by one path.
@@ -59,6 +51,11 @@ impl Tunnel {
         record: PacketRecord,
         packet: Pieces<'_>,
     ) -> Result<(), DropReason> {
+        if record.saving != Saving::NONE
+            && saving::send(self, cx, ((epoch, id), framing), record, packet)
+        {
+            return Ok(());
+        }
         let room = self.paths.list.get(id).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
             // Also one that leaves in fewer bytes fits whole: contexts end in the middle of flows.
@@ -146,16 +143,7 @@ impl Tunnel {
         cargo: impl Into<Cargo<'p>>,
         fill: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), DropReason> {
-        let (epoch, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
-        let path = self.paths.list.get_to_send(path).ok_or(DropReason::NoRoute)?;
-        let len = draft_datagram(cx, (epoch, &mut self.recovery), path, cargo, fill)?;
-        if let Some(controller) = &path.congestion {
-            let way = self.sharing.iter_mut().find(|way| way.path == path.id);
-            if let Some(way) = way {
-                way.left(controller.next_at(), len);
-            }
-        }
-        Ok(())
+        send_parts(self, cx, (epoch, path), (cargo.into(), &[]), fill)
     }
 
     /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
@@ -186,7 +174,8 @@ impl Tunnel {
                 None => {
                     let fill = |draft: &mut Draft<'_>| draft.frames().extend_from_slice(&frames);
                     let session = (&mut *epoch, &mut self.recovery);
-                    let sent = draft_datagram(cx, session, path, Load::of(eliciting), fill);
+                    let load = Load::of(eliciting);
+                    let sent = draft_datagram(cx, session, path, (load.into(), &[]), fill);
                     if let Err(reason) = sent {
                         cx.drops.count(reason);
                         if ack.is_some() {
@@ -206,65 +195,5 @@ impl Tunnel {
         for path in paths {
             let _ = self.send_frame(cx, path, &Frame::Close(code), 0);
         }
-    }
-}
-
-/// Numbers one datagram of `epoch` for `path` and leaves it in the outbox, which seals it later.
-/// Returns its length in bytes.
-pub(crate) fn draft_datagram<'p>(
-    cx: &mut Context<'_>,
-    (epoch, recovery): (&mut Epoch, &mut LossRecovery),
-    path: &mut Path,
-    cargo: impl Into<Cargo<'p>>,
-    fill: impl FnOnce(&mut Draft<'_>),
-) -> Result<usize, DropReason> {
-    let Cargo { load, whole } = cargo.into();
-    if !path.allows(1) {
-        return Err(DropReason::Amplification); // before an index is spent on it
-    }
-    if !epoch.has_lane_for(path) {
-        return Err(DropReason::NoRoute);
-    }
-    let (id, profile) = (epoch.id, epoch.profile);
-    let lane = epoch.lane(path).ok_or(DropReason::NoRoute)?;
-    let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;
-    fill(&mut draft);
-    let len = draft.len();
-    if !path.allows(len) {
-        return Err(DropReason::Amplification);
-    }
-    let sent = recovery.space(SpaceId { epoch: id, serial: lane.seal.serial }, path.id);
-    note_idle(cx.now, path, sent);
-    let number = lane.take_number();
-    let head = whole.map(|(framing, _)| framing.bytes());
-    let frames = match (&whole, &head) {
-        (Some((framing, packet)), Some(head)) => {
-            [&head[..framing.overhead()], packet.head, packet.tail]
-        }
-        _ => [&*draft.written(), &[], &[]],
-    };
-    sent.sent(cx.now, cx.memory.blocks(), (number, len), load, frames);
-    let sending = path.offload.next(matches!(load, Load::Repair { .. }));
-    let begins = draft.finish((path.route, sending), &lane.seal, profile, number);
-    if let Some(run) = path.offload.added(sending, begins) {
-        sent.in_run(run);
-    }
-    path.sent(cx.now, len);
-    if load == Load::Report {
-        path.reported(len);
-    }
-    Ok(len)
-}
-
-/// Something leaves, be it data or not: where the path could have carried something before, and
-/// there was nothing, its rate says nothing of what it carries.
-fn note_idle(now: Instant, path: &mut Path, sent: &mut SentPackets) {
-    let was_wanted = path.was_wanted();
-    if let Some(controller) = &mut path.congestion
-        && !was_wanted
-        && controller.idle_from() + IDLE < now
-    {
-        sent.limited();
-        controller.limited(sent.in_flight());
     }
 }

@@ -15,7 +15,9 @@
 //! - `feedback` (about what arrived), `retransmit`;
 //! - `established` (new keys);
 //! - `manage` (what the path manager wishes: challenges, MTU probes);
-//! - `datagram` (numbers, frames, control), `elision` (headers that stay the same), and this file (when a client asks for keys);
+//! - `datagram` (frames, control); `elision` (headers that stay the same) and `saving` (compression,
+//!   and several packets in one datagram);
+//! - `draft` (numbers and what is kept for repair), and this file (when a client asks for keys);
 //! - parts that own their state: `reach` (how a gateway reaches the client), `echo`, `changes`,
 //!   `last_words` (last feedback of paths that are gone); and `status`.
 
@@ -39,10 +41,12 @@ use changes::Changes;
 use echo::PendingEcho;
 use last_words::LastWords;
 use reach::Reach;
+use saver::Saver;
 
 mod challenges;
 mod changes;
 pub(crate) mod datagram;
+mod draft;
 mod echo;
 mod elision;
 pub(crate) mod established;
@@ -52,6 +56,8 @@ mod last_words;
 pub(crate) mod manage;
 mod reach;
 pub(crate) mod retransmit;
+mod saver;
+pub(crate) mod saving;
 mod status;
 
 pub(crate) use crate::context::Context;
@@ -84,10 +90,13 @@ pub(crate) struct Tunnel {
     /// Gateway: an answer that the client asked for later.
     pub(crate) echo: PendingEcho,
     pub(crate) state: PeerState,
+    /// What is saved on packets that leave.
+    saver: Saver,
 }
 
 impl Tunnel {
     pub(crate) fn new(identity: Identity, side: Side) -> Self {
+        let at_gateway = matches!(side, Side::Gateway { .. });
         Self {
             identity,
             epochs: Epochs::default(),
@@ -101,6 +110,7 @@ impl Tunnel {
             reach: Reach::default(),
             echo: PendingEcho::default(),
             state: PeerState::Unestablished,
+            saver: Saver::new(at_gateway),
         }
     }
 
@@ -118,6 +128,7 @@ impl Tunnel {
         self.control = ControlSender::default();
         self.contexts = Contexts::default();
         self.echo = PendingEcho::default();
+        self.saver.forget();
     }
 
     /// The packets sent on a path under the current keys.
@@ -135,6 +146,7 @@ impl Tunnel {
         self.forget_spaces();
         self.control = ControlSender::default();
         self.contexts = Contexts::default();
+        self.saver.begin_epoch();
         self.reach.begin_epoch();
         self.last_words = LastWords::default();
         self.epochs.set_home(self.paths.connector().map(Connector::home));

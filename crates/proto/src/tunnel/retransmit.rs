@@ -1,7 +1,7 @@
 //! Collects the packets that dead paths still owed, and encodes one lost packet for sending.
 //! `bonding::retransmit` decides which packets are sent, when, and by which path.
 
-use super::{Context, Tunnel, elision};
+use super::{Context, Tunnel, elision, saving};
 use crate::error::DropReason;
 use crate::path::PathId;
 use crate::recovery::packet::{Cargo, Load, LostPacket, SpaceId};
@@ -41,10 +41,12 @@ impl Tunnel {
         let SpaceId { epoch, serial } = lost.space;
         #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
         let number = lost.number as u32;
+        let LostPacket { flow, first_at, attempts, .. } = *lost;
+        let smaller = saving::compress_again(self, cx, &lost.frame);
+        let frame = smaller.as_deref().unwrap_or(&lost.frame);
+        let load = Load::Repair { flow, first_at, attempts };
         let path = self.paths.list.get_to_send(by).ok_or(DropReason::NoRoute)?;
         path.note_retransmitted();
-        let LostPacket { flow, first_at, attempts, .. } = *lost;
-        let load = Load::Repair { flow, first_at, attempts };
         let room = path.mtu.datagram() - OVERHEAD;
         if frame::is_fragment(&lost.frame) {
             if lost.frame.len() > room {
@@ -54,9 +56,11 @@ impl Tunnel {
                 draft.frames().extend_from_slice(&lost.frame);
             });
         }
-        if frame::len_again(&lost.frame) <= room {
-            if let Some(framing) = Framing::of(&lost.frame) {
-                let packet = Pieces::whole(&lost.frame[framing.overhead()..]);
+        if frame::len_again(frame) <= room {
+            if smaller.is_none()
+                && let Some(framing) = Framing::of(frame)
+            {
+                let packet = Pieces::whole(&frame[framing.overhead()..]);
                 if let Some(elided) = elision::elide_again(self, cx, epoch, framing, packet) {
                     let cargo = Cargo { load, whole: Some((framing, packet)) };
                     return self.send_under(cx, epoch, by, cargo, |draft| {
@@ -65,11 +69,11 @@ impl Tunnel {
                 }
             }
             return self.send_under(cx, epoch, by, load, |draft| {
-                frame::emit_again(draft.frames(), serial, number, &lost.frame);
+                frame::emit_again(draft.frames(), serial, number, frame);
             });
         }
         let mut whole = Vec::new();
-        frame::emit_again(&mut whole, serial, number, &lost.frame);
+        frame::emit_again(&mut whole, serial, number, frame);
         self.send_split(cx, epoch, by, load, &whole)
     }
 

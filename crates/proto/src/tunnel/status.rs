@@ -8,7 +8,7 @@ use crate::crypto::{Profile, Status};
 use crate::id::{LinkId, PeerKey};
 use crate::multipath::scheduler::Scheduler;
 use crate::outbox::{Route, Sending};
-use crate::path::{Health, Path, Trust};
+use crate::path::{Health, Path, Saved, Trust};
 use crate::paths::list::Paths;
 use crate::paths::policing::PolicedLink;
 use crate::recovery::LossRecovery;
@@ -56,6 +56,10 @@ pub struct PeerStatus {
     pub queued_bytes: usize,
     /// and of those that arrived before what comes before them.
     pub early_bytes: usize,
+    /// Bytes that this end has saved on what it sent,
+    pub saved: Saved,
+    /// and how often it compressed a packet for that.
+    pub compressions: u64,
 }
 
 /// A snapshot of one path.
@@ -96,8 +100,10 @@ pub struct PathStatus {
     pub fallback: Option<(Sending, Instant)>,
     /// Whether there is a NAT on it.
     pub natted: bool,
-    /// UDP payload sent, in bytes.
+    /// UDP payload sent, in bytes,
     pub tx_bytes: u64,
+    /// in so many datagrams.
+    pub tx_datagrams: u64,
     /// UDP payload received, in bytes.
     pub rx_bytes: u64,
     /// Inner packets that were too large for it and left in pieces.
@@ -108,6 +114,8 @@ pub struct PathStatus {
     pub copied: u64,
     /// What left by it to tell the peer what had arrived, and for nothing else.
     pub reports: Reports,
+    /// Bytes that were saved on what left by it.
+    pub saved: Saved,
     /// When an authentic datagram last came by it.
     pub heard_at: Option<Instant>,
     /// Since when an answer has been owed by the peer.
@@ -142,11 +150,13 @@ impl PathStatus {
             fallback: path.offload.fallback(),
             natted: path.is_natted(),
             tx_bytes: path.counts().sent,
+            tx_datagrams: path.counts().datagrams,
             rx_bytes: path.counts().received,
             split: path.counts().split,
             retransmitted: path.counts().retransmitted,
             copied: path.counts().copied,
             reports: path.counts().reports,
+            saved: path.counts().saved,
             heard_at: path.heard_at(),
             unanswered_since: sent.and_then(SentPackets::unanswered_since),
         }

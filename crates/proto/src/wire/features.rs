@@ -22,7 +22,7 @@ impl Features {
     /// Understands compressed packets.
     pub const COMPRESSED: Self = Self(4);
     /// Those about the content of datagrams that this version has.
-    pub const CONTENT: Self = Self(Self::COMPACT.0);
+    pub const CONTENT: Self = Self(Self::COMPACT.0 | Self::COMPRESSED.0);
 
     /// The set with these bits.
     pub const fn from_bits(bits: u32) -> Self {

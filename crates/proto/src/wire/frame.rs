@@ -20,7 +20,9 @@ use crate::time::Duration;
 
 pub use compact::{COMPACT_OVERHEAD, CompactHead, expand_sequence};
 pub use emit::{emit_fragment_header, emit_padding};
-pub use packet::{Framing, NUMBERED_OVERHEAD, PLAIN_OVERHEAD, emit_again, packet_of};
+pub use packet::{
+    COMPRESSED_OVERHEAD, Framing, NUMBERED_OVERHEAD, PLAIN_OVERHEAD, emit_again, packet_of,
+};
 pub(crate) use packet::{RETRANSMISSION_OVERHEAD, is_fragment, len_again};
 
 /// Bytes before a piece of an inner packet: type, packet id, index.
@@ -57,6 +59,13 @@ pub enum Frame<'a> {
         head: CompactHead,
         /// The fields that vary, and the payload.
         body: &'a [u8],
+    },
+    /// An inner packet that was compressed.
+    Compressed {
+        /// How it is numbered: never [`Framing::Plain`].
+        framing: Framing,
+        /// How it was compressed, and the compressed bytes; `codec` reads them.
+        result: &'a [u8],
     },
     /// A piece of an inner packet that was larger than the path.
     Fragment {
@@ -119,7 +128,10 @@ impl Frame<'_> {
     /// Whether it is an inner packet or a piece of one.
     pub(crate) const fn carries_packet(&self) -> bool {
         match self {
-            Self::Packet { .. } | Self::Compact { .. } | Self::Fragment { .. } => true,
+            Self::Packet { .. }
+            | Self::Compact { .. }
+            | Self::Compressed { .. }
+            | Self::Fragment { .. } => true,
             Self::Retransmission { .. }
             | Self::Feedback(_)
             | Self::LastFeedback(_)
@@ -141,6 +153,7 @@ impl Frame<'_> {
         match self {
             Self::Packet { .. }
             | Self::Compact { .. }
+            | Self::Compressed { .. }
             | Self::Fragment { .. }
             | Self::Retransmission { .. }
             | Self::Control { .. }
@@ -294,6 +307,10 @@ impl<'a> Frames<'a> {
                 let length = usize::from(reader.u16()?);
                 let body = reader.take(length)?;
                 self.rest = reader.rest();
+                if matches!(kind, kind::COMPRESSED..=kind::COMPRESSED_LAST) {
+                    let (framing, result) = Framing::parse_compressed(kind, body)?;
+                    return Ok(Some(Frame::Compressed { framing, result }));
+                }
                 parse_body(kind, body).map(Some)
             }
         }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use rove_proto::codec::SavingConfig;
 use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret, Token};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -175,6 +176,7 @@ pub(crate) fn config(secret: &StaticSecret) -> Config {
         couples: true,
         competes: true,
         reorders: true,
+        saving: SavingConfig::default(),
         judges_offload: true,
         features: Features::CONTENT,
         ablation: Default::default(),

@@ -27,6 +27,7 @@ mod path_mtu;
 mod policing;
 mod questions;
 mod rekey;
+mod saving;
 mod shared_key;
 mod slowing;
 mod spread;

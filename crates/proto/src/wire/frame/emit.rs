@@ -17,6 +17,7 @@ impl Frame<'_> {
                 head.emit(body.len(), out);
                 out.extend_from_slice(body);
             }
+            Frame::Compressed { framing, result } => framing.emit_compressed(result, out),
             Frame::Fragment { packet_id, index, piece } => {
                 emit_fragment_header(out, packet_id, index);
                 out.extend_from_slice(piece);

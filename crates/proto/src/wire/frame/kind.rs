@@ -18,6 +18,10 @@ pub(super) const ADVANCED: u8 = 0x18;
 pub(super) const COMPACT: u8 = 0x24;
 pub(super) const COMPACT_ONCE: u8 = 0x25;
 pub(super) const COMPACT_IN_ORDER: u8 = 0x27;
+/// The first type of a compressed packet; its flags are those of a packet.
+pub(super) const COMPRESSED: u8 = 0x28;
+/// The last type of a compressed packet.
+pub(super) const COMPRESSED_LAST: u8 = COMPRESSED | PACKET_FLAGS;
 /// Set in the type of a frame that must not be skipped.
 pub(super) const CRITICAL: u8 = 0x80;
 /// Bits of a packet's type that are flags.

@@ -12,6 +12,8 @@ pub const PLAIN_OVERHEAD: usize = 1;
 /// Bytes before an inner packet with a number: type, bucket, sequence. The first packet of a bucket
 /// under new keys has epoch and end in place of the sequence.
 pub const NUMBERED_OVERHEAD: usize = 6;
+/// Bytes before a compressed packet: type, length, bucket, sequence.
+pub const COMPRESSED_OVERHEAD: usize = NUMBERED_OVERHEAD + 2;
 /// Bytes before a packet that is sent again: type, serial, number.
 pub(crate) const RETRANSMISSION_OVERHEAD: usize = 9;
 
@@ -79,8 +81,26 @@ impl Framing {
 
     /// The bytes before the packet: the first [`Self::overhead`] of these.
     pub const fn bytes(self) -> [u8; NUMBERED_OVERHEAD] {
+        let (flags, [bucket, a, b, c, d]) = self.numbering();
+        [kind::PACKET | flags, bucket, a, b, c, d]
+    }
+
+    /// Appends a frame with this number around a compressed packet. A packet without a number is
+    /// never compressed.
+    pub fn emit_compressed(self, result: &[u8], out: &mut Vec<u8>) {
+        debug_assert!(self != Self::Plain, "who repairs it needs its number");
+        let (flags, numbering) = self.numbering();
+        let length = u16::try_from(numbering.len() + result.len()).unwrap_or(u16::MAX);
+        out.push(kind::COMPRESSED | flags);
+        out.extend_from_slice(&length.to_be_bytes());
+        out.extend_from_slice(&numbering);
+        out.extend_from_slice(result);
+    }
+
+    /// The flags, and bucket and number; zeros if it has none.
+    const fn numbering(self) -> (u8, [u8; 5]) {
         let (flags, bucket, number) = match self {
-            Self::Plain => return [kind::PACKET, 0, 0, 0, 0, 0],
+            Self::Plain => (0, 0, 0),
             Self::Once { bucket, sequence } => (ONCE, bucket, sequence),
             Self::InOrder { bucket, sequence } => (IN_ORDER, bucket, sequence),
             Self::First { bucket, epoch, end } => {
@@ -88,7 +108,7 @@ impl Framing {
             }
         };
         let [a, b, c, d] = number.to_be_bytes();
-        [kind::PACKET | flags, bucket, a, b, c, d]
+        (flags, [bucket, a, b, c, d])
     }
 
     /// Reads what follows the type `kind` of a packet frame.
@@ -105,19 +125,41 @@ impl Framing {
         }
     }
 
-    /// The numbering of `frame`, if it is a packet frame. The packet's end may be cut off.
+    /// Reads a compressed packet of the type `kind` from the body of its frame. Returns its number
+    /// and the compressed bytes.
+    pub(super) fn parse_compressed(kind: u8, body: &[u8]) -> Result<(Self, &[u8]), DropReason> {
+        let mut reader = Reader::new(body);
+        let framing = Self::parse(kind, &mut reader)?;
+        let result = reader.rest();
+        if framing == Self::Plain || result.is_empty() {
+            return Err(DropReason::BadFrame);
+        }
+        Ok((framing, result))
+    }
+
+    /// The numbering of `frame`, if it is a packet frame, compressed or not. The packet's end may
+    /// be cut off.
     pub fn of(frame: &[u8]) -> Option<Self> {
         let (&kind, rest) = frame.split_first()?;
-        let is_packet = kind & !kind::PACKET_FLAGS == kind::PACKET;
-        is_packet.then(|| Self::parse(kind, &mut Reader::new(rest)).ok()).flatten()
+        match kind {
+            kind::PACKET..=kind::PACKET_LAST => Self::parse(kind, &mut Reader::new(rest)).ok(),
+            kind::COMPRESSED..=kind::COMPRESSED_LAST => {
+                Self::parse_compressed(kind, rest.get(2..)?).ok().map(|(framing, _)| framing)
+            }
+            _ => None,
+        }
     }
 }
 
-/// The inner packet in a packet frame or a retransmission. The packet's end may be cut off.
+/// The inner packet in a packet frame or a retransmission; `None` if it is compressed. The packet's
+/// end may be cut off.
 pub fn packet_of(frame: &[u8]) -> Option<&[u8]> {
-    let is_again = frame.first() == Some(&kind::RETRANSMISSION);
-    let again = is_again.then_some(RETRANSMISSION_OVERHEAD);
-    frame.get(again.or_else(|| Framing::of(frame).map(Framing::overhead))?..)
+    let overhead = match *frame.first()? {
+        kind::RETRANSMISSION => RETRANSMISSION_OVERHEAD,
+        kind::PACKET..=kind::PACKET_LAST => Framing::of(frame)?.overhead(),
+        _ => return None,
+    };
+    frame.get(overhead..)
 }
 
 /// Appends `frame`, which left in the datagram of this serial and number, as it is sent again. Its
@@ -125,7 +167,7 @@ pub fn packet_of(frame: &[u8]) -> Option<&[u8]> {
 /// frame becomes a retransmission, which names the datagram.
 pub fn emit_again(out: &mut Vec<u8>, serial: PathSerial, number: u32, frame: &[u8]) {
     let packet = match Framing::of(frame) {
-        Some(Framing::Plain) => &frame[PLAIN_OVERHEAD..],
+        Some(Framing::Plain) => &frame[PLAIN_OVERHEAD..], // no compressed one
         Some(_) | None => return out.extend_from_slice(frame),
     };
     emit_retransmission_header(out, serial, number);

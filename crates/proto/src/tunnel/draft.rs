@@ -1,0 +1,105 @@
+//! The one place where a datagram of a session is made, whatever it carries: it gets its number,
+//! its frames are kept for repair, and its path is charged for it.
+
+use super::{Context, Tunnel};
+use crate::error::DropReason;
+use crate::outbox::Draft;
+use crate::pack::joining::Part;
+use crate::path::{Path, PathId};
+use crate::recovery::LossRecovery;
+use crate::recovery::packet::{Cargo, Load, SpaceId};
+use crate::recovery::sent_packets::SentPackets;
+use crate::session::epoch::Epoch;
+use crate::session::index::EpochId;
+use crate::time::{Duration, Instant};
+
+/// If a path could have sent for so long and nothing waited, the sender was idle: its rate is not
+/// taken for its capacity (RFC 9002, section 7.8).
+const IDLE: Duration = Duration::from_millis(1);
+
+/// [`Tunnel::send_under`] with several packet frames, of which each is one of the `parts`. The load
+/// is that of the first one.
+pub(crate) fn send_parts(
+    tunnel: &mut Tunnel,
+    cx: &mut Context<'_>,
+    (epoch, path): (EpochId, PathId),
+    content: (Cargo<'_>, &[Part]),
+    fill: impl FnOnce(&mut Draft<'_>),
+) -> Result<(), DropReason> {
+    let (epoch, _) = tunnel.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
+    let path = tunnel.paths.list.get_to_send(path).ok_or(DropReason::NoRoute)?;
+    let len = draft_datagram(cx, (epoch, &mut tunnel.recovery), path, content, fill)?;
+    if let Some(controller) = &path.congestion {
+        let way = tunnel.sharing.iter_mut().find(|way| way.path == path.id);
+        if let Some(way) = way {
+            way.left(controller.next_at(), len);
+        }
+    }
+    Ok(())
+}
+
+/// Numbers one datagram of `epoch` for `path` and leaves it in the outbox, which seals it later.
+/// What it carries is one `load`, or one for each of the `parts`. Returns its length in bytes.
+pub(crate) fn draft_datagram(
+    cx: &mut Context<'_>,
+    (epoch, recovery): (&mut Epoch, &mut LossRecovery),
+    path: &mut Path,
+    (cargo, parts): (Cargo<'_>, &[Part]),
+    fill: impl FnOnce(&mut Draft<'_>),
+) -> Result<usize, DropReason> {
+    let Cargo { load, whole } = cargo;
+    if !path.allows(1) {
+        return Err(DropReason::Amplification); // before an index is spent on it
+    }
+    if !epoch.has_lane_for(path) {
+        return Err(DropReason::NoRoute);
+    }
+    let (id, profile) = (epoch.id, epoch.profile);
+    let lane = epoch.lane(path).ok_or(DropReason::NoRoute)?;
+    let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;
+    fill(&mut draft);
+    let len = draft.len();
+    if !path.allows(len) {
+        return Err(DropReason::Amplification);
+    }
+    let sent = recovery.space(SpaceId { epoch: id, serial: lane.seal.serial }, path.id);
+    note_idle(cx.now, path, sent);
+    let number = lane.take_number();
+    let blocks = cx.memory.blocks();
+    let mut frames = &*draft.written();
+    let mut next = |part: &Part| frames.split_off(..part.len).unwrap_or_default();
+    match (whole, parts.split_first()) {
+        (Some((framing, packet)), _) => {
+            let head = &framing.bytes()[..framing.overhead()];
+            sent.sent(cx.now, blocks, (number, len), load, [head, packet.head, packet.tail]);
+        }
+        (None, Some((first, others))) => {
+            sent.sent(cx.now, blocks, (number, len), load, [next(first), &[], &[]]);
+            others.iter().for_each(|it| sent.joined(cx.now, blocks, it.record, next(it)));
+        }
+        (None, None) => sent.sent(cx.now, blocks, (number, len), load, [frames, &[], &[]]),
+    }
+    let sending = path.offload.next(matches!(load, Load::Repair { .. }));
+    let begins = draft.finish((path.route, sending), &lane.seal, profile, number);
+    if let Some(run) = path.offload.added(sending, begins) {
+        sent.in_run(run);
+    }
+    path.sent(cx.now, len);
+    if load == Load::Report {
+        path.reported(len);
+    }
+    Ok(len)
+}
+
+/// Something leaves, be it data or not: where the path could have carried something before, and
+/// there was nothing, its rate says nothing of what it carries.
+fn note_idle(now: Instant, path: &mut Path, sent: &mut SentPackets) {
+    let was_wanted = path.was_wanted();
+    if let Some(controller) = &mut path.congestion
+        && !was_wanted
+        && controller.idle_from() + IDLE < now
+    {
+        sent.limited();
+        controller.limited(sent.in_flight());
+    }
+}

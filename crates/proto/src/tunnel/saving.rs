@@ -1,0 +1,243 @@
+//! Saves bytes on inner packets as they leave: compresses those of flows that the user named, and
+//! lets several packets share a datagram.
+//!
+//! `codec` decides which packets are compressed and how, `pack::joining` holds the datagram under
+//! construction, and `draft` makes it. This file passes packets between them, and counts.
+//!
+//! A frame that does not leave after all, because its path is gone, goes to the retransmission
+//! queue: it has a number, for which the receiver waits.
+
+use super::draft::send_parts;
+use super::saver::{Place, Saver};
+use super::{Context, Tunnel};
+use crate::ablation::Heuristic;
+use crate::codec::sampling::Scarce;
+use crate::id::PathSerial;
+use crate::pack::joining::{Part, WAIT};
+use crate::packet::{Class, Instance, PacketRecord, Saving};
+use crate::path::{PathId, Saved};
+use crate::recovery::packet::{Load, LostPacket, SpaceId};
+use crate::session::index::EpochId;
+use crate::time::Instant;
+use crate::wire::data::OVERHEAD;
+use crate::wire::features::Features;
+use crate::wire::frame;
+use crate::wire::frame::Framing;
+use crate::wire::inner::{InnerPacket, Pieces};
+
+/// Bytes of the IP and UDP headers around a datagram, by IPv4 and by IPv6.
+const AROUND: [u64; 2] = [28, 48];
+
+/// What is saved on a session's packets.
+pub(crate) const fn of(tunnel: &Tunnel) -> &Saver {
+    &tunnel.saver
+}
+
+/// The same, to change.
+pub(crate) const fn of_mut(tunnel: &mut Tunnel) -> &mut Saver {
+    &mut tunnel.saver
+}
+
+/// Client: tells the gateway which flows both ends compress, and which dictionaries this end has.
+pub(crate) fn ask(tunnel: &mut Tunnel, now: Instant) {
+    tunnel.control.push(now, &tunnel.saver.rules());
+    answer(tunnel, now);
+}
+
+/// Tells the peer which dictionaries this end has: so it understands compressed packets.
+pub(crate) fn answer(tunnel: &mut Tunnel, now: Instant) {
+    tunnel.control.push(now, &Saver::dictionaries());
+}
+
+/// Takes notice of a packet on its way out, while this is `scarce`. Returns its record with what is
+/// saved on it.
+pub(crate) fn mark(
+    tunnel: &mut Tunnel,
+    cx: &Context<'_>,
+    scarce: Scarce,
+    packet: &InnerPacket<'_>,
+    record: PacketRecord,
+) -> PacketRecord {
+    let may = match record.class {
+        Class::Bulk | Class::Interactive => is_understood(cx, tunnel) && !packet.is_bare_segment(),
+        Class::Names | Class::RealTime => false,
+    };
+    let saving = tunnel.saver.judge(cx, scarce, packet);
+    PacketRecord { saving: if may { saving } else { Saving::NONE }, ..record }
+}
+
+/// Whether a packet without a rule may share a datagram with others that wait for the same path.
+pub(crate) fn may_join(cx: &Context<'_>, record: PacketRecord) -> bool {
+    cx.config.saving.aggregates
+        && !cx.config.ablation.is_off(Heuristic::Aggregation)
+        && record.class != Class::RealTime
+        && record.instance == Instance::Only
+        && record.saving == Saving::NONE
+}
+
+/// Sends a packet on which bytes are saved, or keeps it for a moment to let others share its
+/// datagram. Returns whether it is dealt with: otherwise it leaves like any other.
+pub(crate) fn send(
+    tunnel: &mut Tunnel,
+    cx: &mut Context<'_>,
+    (place, framing): (Place, Framing),
+    record: PacketRecord,
+    packet: Pieces<'_>,
+) -> bool {
+    let Some(room) = room_for(tunnel, place.1) else { return false };
+    let is_repaired = framing != Framing::Plain && record.instance == Instance::Only;
+    if record.saving.waits() && is_repaired {
+        let record = tunnel.saver.encode(cx, framing, record, packet);
+        let before = framing.overhead() + packet.len();
+        let compression = before.saturating_sub(tunnel.saver.frame_len()) as u64;
+        if compression > 0 || record.saving == Saving::JOINED {
+            count(tunnel, place.1, Saved { compression, ..Saved::default() });
+            return join(tunnel, cx, (place, room), cx.now + WAIT, record);
+        }
+    }
+    if tunnel.saver.joining().has_bucket(record.bucket) {
+        flush(tunnel, cx); // it does not overtake its own flow
+    }
+    false
+}
+
+/// A packet that waited for a path shares its datagram with others that do: it leaves with
+/// [`flush_due`] at the latest. Returns whether it is dealt with.
+pub(crate) fn send_joined(
+    tunnel: &mut Tunnel,
+    cx: &mut Context<'_>,
+    (place, framing): (Place, Framing),
+    record: PacketRecord,
+    packet: Pieces<'_>,
+) -> bool {
+    let Some(room) = room_for(tunnel, place.1).filter(|_| framing != Framing::Plain) else {
+        return false;
+    };
+    tunnel.saver.write(framing, packet);
+    join(tunnel, cx, (place, room), cx.now, record)
+}
+
+/// Puts the frame that was written into the datagram under construction. Returns `false` if a
+/// datagram has no room for it.
+fn join(
+    tunnel: &mut Tunnel,
+    cx: &mut Context<'_>,
+    (place, room): (Place, usize),
+    due: Instant,
+    record: PacketRecord,
+) -> bool {
+    let len = tunnel.saver.frame_len();
+    if len > room {
+        return false;
+    }
+    if !tunnel.saver.joining().has_room(place, len) {
+        flush(tunnel, cx);
+    }
+    if tunnel.saver.add((place, room), due, record) {
+        flush(tunnel, cx);
+    }
+    true
+}
+
+/// Bytes of frames that a datagram of a path has room for.
+fn room_for(tunnel: &Tunnel, path: PathId) -> Option<usize> {
+    Some(tunnel.paths.list.get(path)?.mtu.datagram() - OVERHEAD)
+}
+
+/// Whether another frame of `len` bytes fits into the datagram under construction for this place.
+pub(crate) fn fits(tunnel: &Tunnel, place: Place, len: usize) -> bool {
+    let joining = tunnel.saver.joining();
+    joining.to() == Some(place) && joining.has_room(place, len)
+}
+
+/// The datagram under construction leaves, if its time has come.
+pub(crate) fn flush_due(tunnel: &mut Tunnel, cx: &mut Context<'_>) {
+    if tunnel.saver.due().is_some_and(|due| due <= cx.now) {
+        flush(tunnel, cx);
+    }
+}
+
+/// The datagram under construction leaves.
+pub(crate) fn flush(tunnel: &mut Tunnel, cx: &mut Context<'_>) {
+    let Some((epoch, path)) = tunnel.saver.joining().to() else { return };
+    let joining = tunnel.saver.take_joining();
+    let (frames, parts) = joining.contents();
+    if let Some(first) = parts.first() {
+        let load = Load::Packet(first.record);
+        let sent = send_parts(tunnel, cx, (epoch, path), (load.into(), parts), |draft| {
+            draft.frames().extend_from_slice(frames);
+        });
+        match sent {
+            Ok(()) => note_joined(tunnel, path, parts.len()),
+            Err(_) => keep_for_repair(tunnel, cx, epoch, joining.contents()),
+        }
+    }
+    tunnel.saver.give_back(joining);
+}
+
+/// So many packets shared a datagram.
+fn note_joined(tunnel: &mut Tunnel, path: PathId, packets: usize) {
+    let is_ipv6 = tunnel.paths.list.get(path).is_some_and(|it| it.route.remote.is_ipv6());
+    let datagram = OVERHEAD as u64 + AROUND[usize::from(is_ipv6)];
+    let aggregation = datagram * (packets as u64).saturating_sub(1);
+    count(tunnel, path, Saved { aggregation, ..Saved::default() });
+}
+
+/// Counts what was saved on a path.
+fn count(tunnel: &mut Tunnel, path: PathId, saved: Saved) {
+    tunnel.saver.count(saved);
+    if let Some(path) = tunnel.paths.list.get_mut(path) {
+        path.note_saved(saved);
+    }
+}
+
+/// The frames did not leave. Each has a number, so each is sent again as if it had been lost.
+fn keep_for_repair(
+    tunnel: &mut Tunnel,
+    cx: &mut Context<'_>,
+    epoch: EpochId,
+    (mut frames, parts): (&[u8], &[Part]),
+) {
+    for part in parts {
+        let (frame, later) = frames.split_at(part.len);
+        frames = later;
+        let PacketRecord { flow, kept, .. } = part.record;
+        tunnel.recovery.queue.push(
+            cx.drops,
+            LostPacket {
+                space: SpaceId { epoch, serial: PathSerial(0) },
+                number: 0,
+                at: cx.now,
+                first_at: cx.now,
+                attempts: 0,
+                flow,
+                kept,
+                frame: frame[..part.len.saturating_sub(kept.into())].to_vec(),
+            },
+        );
+    }
+}
+
+/// Compresses a packet frame that is sent again, if packets of its flow are compressed. Returns the
+/// new frame if it is smaller.
+pub(crate) fn compress_again(
+    tunnel: &mut Tunnel,
+    cx: &mut Context<'_>,
+    frame: &[u8],
+) -> Option<Vec<u8>> {
+    if tunnel.saver.is_off() || !is_understood(cx, tunnel) {
+        return None;
+    }
+    let framing = Framing::of(frame).filter(|&framing| framing != Framing::Plain)?;
+    let packet = InnerPacket::whole(frame::packet_of(frame)?).ok()?;
+    tunnel.saver.compress_again(cx, framing, &packet)
+}
+
+/// Whether packets may be compressed: the peer understands it, and has said in this epoch which
+/// dictionaries it has.
+pub(crate) fn is_understood(cx: &Context<'_>, tunnel: &Tunnel) -> bool {
+    let epoch = tunnel.epochs.current.as_ref();
+    epoch.is_some_and(|epoch| epoch.features().has(Features::COMPRESSED))
+        && tunnel.saver.is_understood()
+        && !cx.config.ablation.is_off(Heuristic::Compression)
+}
