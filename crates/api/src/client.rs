@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    LinkKind, LinkMode, LinkUse, PathManager, Problem, RecoveryFor, SessionState, TransportChoice,
+    LinkKind, LinkMode, LinkUse, PathManager, Problem, RecoveryFor, Saved, SessionState,
+    TransportChoice,
 };
 
 /// The status of a client. The default is that of a client that does not run.
@@ -66,6 +67,9 @@ pub struct ClientStatus {
     /// Whether the private networks of this host's links stay outside the tunnel.
     #[serde(default)]
     pub allow_lan: bool,
+    /// Bytes that the client saved on what it sent.
+    #[serde(default)]
+    pub saved: Saved,
     /// The keys that only a running client has.
     #[serde(flatten)]
     pub running: Option<RunningClient>,

@@ -33,7 +33,7 @@ pub use gateway::{
     Allowed, AuditEntry, ClockReset, Connections, GatewayHost, GatewayStatus, Invite, Invited,
     Leaves, Moved, Peer, PeerPaths, PeerSession, Peers, Reloaded, Revoked, RunningGateway,
 };
-pub use path::{ClientPath, Controller, Path, PeerPath, SendFallback, Sends, Subflow};
+pub use path::{ClientPath, Controller, Path, PeerPath, Saved, SendFallback, Sends, Subflow};
 pub use problem::Problem;
 pub use rehearsal::{Felt, Rehearsal, RehearsalBegun, RehearsedFlow};
 pub use reply::{Answer, Changed, Done, Reply};

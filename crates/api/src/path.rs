@@ -62,6 +62,27 @@ pub struct Path {
     pub feedback_datagrams: u64,
     /// The UDP payload of these, in bytes.
     pub feedback_bytes: u64,
+    /// Bytes that this end saved on what it sent.
+    #[serde(default)]
+    pub saved: Saved,
+}
+
+/// Bytes that were saved on packets that were sent, as they would count on the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Saved {
+    /// By headers that travel once.
+    pub elision: u64,
+    /// By compression.
+    pub compression: u64,
+    /// By packets that share a datagram.
+    pub aggregation: u64,
+}
+
+impl Saved {
+    /// All of them.
+    pub const fn total(&self) -> u64 {
+        self.elision + self.compression + self.aggregation
+    }
 }
 
 /// How a path sends while segmented sends lose more than single ones.

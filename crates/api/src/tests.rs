@@ -116,6 +116,7 @@ fn what_is_measured_stays_as_it_is() {
         copied_bytes: 0,
         feedback_datagrams: 0,
         feedback_bytes: 0,
+        saved: Saved::default(),
         fallback: None,
     };
     let json = through_json(&PeerPath { path, peer: "laptop".to_owned() });

@@ -10,5 +10,11 @@ use crate::config::Config;
 pub(crate) fn config(key: &StaticKey, client: &Config) -> CoreConfig {
     let (mode, spread) = (client.paths.core_mode(), client.paths.spread());
     let (scheduler, recovery) = (client.paths.scheduler.0, client.paths.core_recovery());
-    CoreConfig { mode, scheduler, recovery, spread, ..node::config(key, &client.persistence) }
+    CoreConfig {
+        mode,
+        scheduler,
+        recovery,
+        spread,
+        ..node::config(key, &client.persistence, &client.saving)
+    }
 }

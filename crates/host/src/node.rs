@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use rove_proto::codec::SavingConfig;
 use rove_proto::crypto::{Features, Floor, StaticSecret};
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::Config;
 
-use crate::config::Persistence;
+use crate::config::{Persistence, Saving};
 use crate::keys::StaticKey;
 
 /// Most NATs forget a UDP mapping after 30 s or more (RFC 4787 REQ-5 asks for two minutes, many
 /// home routers use 30 s).
 const KEEPALIVE: Duration = Duration::from_secs(25);
 
-/// What holds for all sessions of a node with this key, which are kept as `persistence` says.
-pub fn config(key: &StaticKey, persistence: &Persistence) -> Config {
+/// What holds for all sessions of a node with this key, which are kept as `persistence` says, on
+/// links that are not metered.
+pub fn config(key: &StaticKey, persistence: &Persistence, saving: &Saving) -> Config {
     Config {
         secret: StaticSecret::new(*key.secret()),
         floor: Floor::BITS_128,
@@ -32,7 +32,7 @@ pub fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         couples: true,
         competes: true,
         reorders: true,
-        saving: SavingConfig::default(),
+        saving: saving.core(false),
         judges_offload: true,
         features: Features::CONTENT,
         ablation: Default::default(),

@@ -10,7 +10,7 @@ use rove_os::stream::Subflow;
 use rove_proto::congestion::status::{ControllerPhase, ControllerStatus, SendLimit};
 use rove_proto::id::SocketId;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
-use rove_proto::path::Health;
+use rove_proto::path::{self, Health};
 use rove_proto::recovery::rate::Rate;
 use rove_proto::time::Instant;
 
@@ -64,8 +64,15 @@ pub fn told_paths(
         copied_bytes: path.copied,
         feedback_datagrams: path.reports.datagrams,
         feedback_bytes: path.reports.bytes,
+        saved: saved(path.saved),
     };
     peer.paths.iter().zip(shares(&peer.paths, now)).map(told).collect()
+}
+
+/// Bytes that were saved.
+pub const fn saved(saved: path::Saved) -> api::Saved {
+    let path::Saved { elision, compression, aggregation } = saved;
+    api::Saved { elision, compression, aggregation }
 }
 
 /// The congestion controller of a path, with rates in Mbit/s.

@@ -12,7 +12,8 @@ use std::path::Path;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rove_host::config::{
-    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, Source,
+    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, RawSaving, Saving,
+    Source,
 };
 use rove_host::files::read_text;
 use rove_host::values::{
@@ -78,6 +79,8 @@ pub struct Config {
     pub(crate) links: LinkRules,
     /// How long the session is kept.
     pub(crate) persistence: Persistence,
+    /// How bytes are saved on the links.
+    pub(crate) saving: Saving,
     /// What is logged.
     pub log: LogConfig,
 }
@@ -95,6 +98,8 @@ struct RawFile {
     link: Vec<RawLink>,
     #[serde(default)]
     persistence: RawPersistence,
+    #[serde(default)]
+    saving: RawSaving,
     #[serde(default)]
     log: RawLog,
 }
@@ -128,11 +133,12 @@ impl Config {
     }
 
     fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { client: raw, paths, qos, link, persistence, log } = source.parse()?;
+        let RawFile { client: raw, paths, qos, link, persistence, saving, log } = source.parse()?;
         let (log, persistence) = (log.validate(source)?, persistence.validate(source)?);
+        let saving = saving.validate(source)?;
         let (paths, qos) = (paths.validate(source)?, qos.validate(source)?);
         let links = LinkRules::validate(&link, source)?;
-        let mut config = Self { log, paths, qos, links, persistence, ..Self::default() };
+        let mut config = Self { log, paths, qos, links, persistence, saving, ..Self::default() };
         if let Some(interface) = &raw.interface {
             config.interface = source.value("client.interface", interface)?;
         }
@@ -287,6 +293,7 @@ impl Default for Config {
             qos: QosConfig::default(),
             links: LinkRules::default(),
             persistence: Persistence::default(),
+            saving: Saving::default(),
             log: LogConfig::default(),
         }
     }

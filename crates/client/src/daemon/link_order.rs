@@ -158,6 +158,12 @@ impl LinkOrder {
         self.due = self.ranking.due(now);
     }
 
+    /// Whether the link of this index is metered.
+    pub(super) fn is_metered(&self, index: u32, rules: &LinkRules) -> bool {
+        let link = self.all.iter().find(|link| link.index == index);
+        link.is_some_and(|link| self.terms(link, rules).metered)
+    }
+
     /// What the user says of a link.
     fn terms(&self, link: &Link, rules: &LinkRules) -> LinkTerms {
         let Link { name, kind, .. } = link;

@@ -16,6 +16,7 @@ mod order;
 mod portal;
 mod rehearsal;
 mod requests;
+mod saving;
 mod troubles;
 
 use std::path::Path;
@@ -42,6 +43,7 @@ use rove_os::lock::Lock;
 use rove_os::plan::{Applier, MARK, Places, Plan};
 use rove_os::tun::{Tun, TunOptions};
 use rove_os::watch::Area;
+use rove_proto::codec::SavingConfig;
 use rove_proto::crypto::Token;
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
@@ -193,13 +195,15 @@ struct Client<'a> {
     leaving: Option<SyncSender<Reply<Answer>>>,
 }
 
-/// What is remembered of problems.
+/// What is remembered of problems, and of what the core was told.
 #[derive(Default)]
 struct Noted {
     /// Since when a stream carries in place of UDP, in seconds since 1970.
     by_stream: Option<u64>,
     /// The log says that name servers cannot be restored. That does not end by itself.
     is_stuck_told: bool,
+    /// How bytes are saved, as the core was told last.
+    saving: Option<SavingConfig>,
 }
 
 /// How far the way to a tunnel that carries is gone.
@@ -375,6 +379,8 @@ impl Client<'_> {
             Message::Own(Own::Tariffs(known)) => {
                 self.links.take_tariffs(known);
                 self.rerank();
+                let Self { noted, config, data, gateway, links, .. } = &mut *self;
+                saving::tell(&mut noted.saving, config, (data, *gateway), links);
             }
             Message::Signal(Signal::Reload) => {
                 if let Err(error) = self.reload() {

@@ -10,7 +10,7 @@ use rove_proto::error::PeerError;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::wire::control::{Lease, Prefix};
 
-use super::{Client, Progress};
+use super::{Client, Progress, saving};
 use crate::probe;
 use crate::refusal::refusal;
 use crate::status::reason;
@@ -37,7 +37,11 @@ impl Client<'_> {
                 }
                 tracing::error!("{refused}");
             }
-            Event::State { state, .. } => self.state_changed(state),
+            Event::State { state, .. } => {
+                self.state_changed(state);
+                let Self { noted, config, data, gateway, links, .. } = &mut *self;
+                saving::tell(&mut noted.saving, config, (data, *gateway), links);
+            }
             Event::Moved { remote, took, .. } => {
                 let took_ms = took.as_millis();
                 if tracing::enabled!(tracing::Level::DEBUG) {
@@ -47,6 +51,8 @@ impl Client<'_> {
                 }
                 self.note_where();
                 self.note_transport();
+                let Self { noted, config, data, gateway, links, .. } = &mut *self;
+                saving::tell(&mut noted.saving, config, (data, *gateway), links);
             }
             Event::Ended { error: PeerError::Closed(code), .. } => {
                 tracing::warn!("the session ended: {}", reason(code));

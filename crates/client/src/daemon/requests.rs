@@ -15,7 +15,7 @@ use rove_proto::id::LinkId;
 use rove_proto::node::{Command, PathStatus};
 
 use super::rehearsal::Rehearsal;
-use super::{Client, Next, portal, troubles};
+use super::{Client, Next, portal, saving, troubles};
 use crate::config::{Config, LinkScheduler, LinkSetting, PathsConfig, Subflows};
 use crate::refusal::refusal;
 use crate::search::{self, Search};
@@ -268,6 +268,13 @@ impl Client<'_> {
         }
         if self.config.persistence != old.persistence {
             self.data.command(Command::SetHold(self.config.persistence.rules()));
+        }
+        if self.config.saving.headers != old.saving.headers {
+            tracing::warn!("saving.headers changes with the next `rove up`");
+        }
+        if self.config.saving != old.saving {
+            let Self { noted, config, data, gateway, links, .. } = &mut *self;
+            saving::tell(&mut noted.saving, config, (data, *gateway), links);
         }
         if self.config.qos != old.qos {
             self.data.command(Command::SetEarly(self.config.qos.early()));

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rove_host::config::{
-    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, Source,
+    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, RawSaving, Saving,
+    Source,
 };
 use rove_host::values::{ENDPOINTS_MAX, Endpoint, Misspelt, Networks};
 use serde::Deserialize;
@@ -54,6 +55,8 @@ pub struct Config {
     pub(crate) hop: Option<HopConfig>,
     /// How long sessions are kept.
     pub(crate) persistence: Persistence,
+    /// How bytes are saved on the links.
+    pub(crate) saving: Saving,
     /// What is logged.
     pub(crate) log: LogConfig,
 }
@@ -85,6 +88,8 @@ struct RawFile {
     gateway: RawGateway,
     #[serde(default)]
     persistence: RawPersistence,
+    #[serde(default)]
+    saving: RawSaving,
     #[serde(default)]
     log: RawLog,
 }
@@ -118,7 +123,7 @@ impl Config {
     }
 
     fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { gateway: raw, persistence, log } = source.parse()?;
+        let RawFile { gateway: raw, persistence, saving, log } = source.parse()?;
         let endpoints: Vec<Endpoint> =
             source.list("gateway.endpoints", &raw.endpoints, ENDPOINTS_MAX)?;
         if endpoints.is_empty() {
@@ -163,6 +168,7 @@ impl Config {
             networks,
             hop,
             persistence: persistence.validate(source)?,
+            saving: saving.validate_gateway(source)?,
             dns: dns.unwrap_or_default(),
             interface,
             nat,
@@ -209,6 +215,7 @@ impl Config {
             store,
             hop: None,
             persistence: Persistence::default(),
+            saving: Saving::default(),
             log,
         })
     }
@@ -311,6 +318,10 @@ store = "{store}"
 # memory_mb = 64         # memory for kept data
 # Tables [[persistence.rules]] set hold for some connections; the first that matches counts. Keys:
 # hold, and either to (CIDR or CIDR:PORT of either end) or class (interactive, names, bulk).
+
+[saving]
+# headers = true         # headers that stay the same travel once
+# aggregate = true       # packets that wait for the same path share datagrams
 
 [log]
 # level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug

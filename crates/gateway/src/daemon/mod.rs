@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use ipnet::IpNet;
 use rove_api::{Answer, Flows, Node, Reloaded};
-use rove_host::config::{LogFormat, Persistence};
+use rove_host::config::{LogFormat, Persistence, Saving};
 use rove_host::control::{Asked, Listener, Reply, Request};
 use rove_host::data::{Handle, News, Order, Setup};
 use rove_host::flows::{self, Whose};
@@ -47,7 +47,7 @@ use rove_os::lock::Lock;
 use rove_os::plan::{Applier, Firewall, MARK, Places, Plan, Scope};
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
-use rove_proto::node::{Command, Event};
+use rove_proto::node::{Command, Config as CoreConfig, Event};
 
 use crate::config::Config;
 use crate::gateway::desk::Effect;
@@ -106,7 +106,7 @@ fn run_alone(home: Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Res
     confine::to(&[home.dir(), &gateway.store_directory()])?;
 
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
-    let config = node::config(&gateway.identity.key, &gateway.config.persistence);
+    let config = core(&gateway);
     let setup = Setup { config, tun, mark: Some(MARK) };
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
     let mut links = watch_all(&inbox, &places)?;
@@ -523,12 +523,14 @@ impl Daemon {
         let Persistence { hold, assist, ref rules, .. } = new.persistence;
         let persistence = before.persistence.clone();
         let persistence = Persistence { hold, assist, rules: rules.clone(), ..persistence };
-        let taken = Config { nat: new.nat, persistence, ..before.clone() };
+        let aggregate = new.saving.aggregate;
+        let saving = Saving { aggregate, ..before.saving.clone() };
+        let taken = Config { nat: new.nat, persistence, saving, ..before.clone() };
         let restart = new != taken;
         if restart {
             tracing::warn!(
-                "only nat, and what is held, change while the gateway runs: restart it for \
-                 the rest"
+                "only nat, what is held, and saving.aggregate change while the gateway runs: \
+                 restart it for the rest"
             );
         }
         self.gateway.config = taken;
@@ -540,9 +542,18 @@ impl Daemon {
         if self.gateway.config.persistence != before.persistence {
             self.data.command(Command::SetHold(self.gateway.config.persistence.rules()));
         }
+        if self.gateway.config.saving != before.saving {
+            self.data.command(Command::SetSaving(self.gateway.config.saving.core(false)));
+        }
         tracing::info!("configuration read again");
         Ok(Reloaded { restart })
     }
+}
+
+/// The settings of the core, from the gateway's configuration.
+fn core(gateway: &Gateway) -> CoreConfig {
+    let Config { persistence, saving, .. } = &gateway.config;
+    node::config(&gateway.identity.key, persistence, saving)
 }
 
 /// Whether the host was to be changed.

@@ -7,9 +7,11 @@
 mod interface;
 mod log;
 mod persistence;
+mod saving;
 mod source;
 
 pub use interface::InterfaceName;
 pub use log::{LogConfig, LogFormat, LogLevel, RawLog};
 pub use persistence::{Persistence, RawPersistence};
+pub use saving::{DataUse, RawSaving, Saving};
 pub use source::{ConfigError, Source};

@@ -358,6 +358,7 @@ fn told(status: &ClientStatus) -> String {
         ("kill switch", yes(status.kill_switch)),
         ("dns", list(&status.dns)),
         ("domains", list(&status.dns_domains)),
+        ("saved", output::saved(&status.saved).unwrap_or_default()),
     ] {
         if !value.is_empty() {
             text.push_str(&format!("{name:13}{value}\n"));

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use rove_api::Problem;
+use rove_api::{Problem, Saved};
 use rove_host::log;
 use rove_host::values::spelt;
 use serde::Serialize;
@@ -51,6 +51,28 @@ fn put(text: &str) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// How many bytes were saved, in all and by what; `None` if none were.
+pub(super) fn saved(saved: &Saved) -> Option<String> {
+    let parts = [
+        ("headers", saved.elision),
+        ("compression", saved.compression),
+        ("shared datagrams", saved.aggregation),
+    ];
+    let parts = parts.iter().filter(|(_, bytes)| *bytes > 0);
+    let parts: Vec<_> = parts.map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
+    (!parts.is_empty()).then(|| format!("{} ({})", size(saved.total()), parts.join(", ")))
+}
+
+/// A number of bytes in a unit that people read.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{} kB", bytes / 1_000),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 * 1e-6),
+        _ => format!("{:.2} GB", bytes as f64 * 1e-9),
     }
 }
 

@@ -89,6 +89,7 @@ fn client_text(paths: &[ClientPath]) -> String {
     if let Some(name) = paths.iter().find_map(|path| path.path.scheduler.as_deref()) {
         text.push_str(&format!("several paths carry data; scheduler: {name}\n"));
     }
+    text.extend(paths.iter().filter_map(|path| saved(&path.path)));
     text.extend(paths.iter().flat_map(|path| subflows(&path.path)));
     let told = |path: &ClientPath| {
         let (link, page) = (path.link.as_deref().unwrap_or_default(), path.portal.as_deref()?);
@@ -104,6 +105,7 @@ fn gateway_text(reply: &PeerPaths) -> String {
     let rows = paths.iter().map(|path| cells([path.peer.clone()], figures(&path.path)));
     let rows: Vec<[String; 12]> = rows.collect();
     let mut text = output::table(cells(["PEER"], HEAD), &rows);
+    text.extend(paths.iter().filter_map(|path| saved(&path.path)));
     text.extend(paths.iter().flat_map(|path| subflows(&path.path)));
     if !complete {
         text.push_str(&format!(
@@ -151,6 +153,12 @@ fn figures(path: &Path) -> [String; HEAD.len()] {
     ]
 }
 
+/// A line for what was saved on a path, if anything was.
+fn saved(path: &Path) -> Option<String> {
+    let told = output::saved(&path.saved)?;
+    Some(format!("saved on path {} to {}: {told}\n", path.id, path.remote))
+}
+
 /// A line for each subflow of a path by MPTCP.
 fn subflows(path: &Path) -> impl Iterator<Item = String> + '_ {
     path.subflows.iter().flatten().map(|subflow| {
@@ -163,7 +171,7 @@ fn subflows(path: &Path) -> impl Iterator<Item = String> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use rove_api::PeerPath;
+    use rove_api::{PeerPath, Saved};
 
     use super::*;
 
@@ -193,6 +201,7 @@ mod tests {
             copied_bytes: 0,
             feedback_datagrams: 0,
             feedback_bytes: 0,
+            saved: Saved::default(),
             fallback: None,
         };
         PeerPath { path, peer: peer.to_owned() }
@@ -208,6 +217,16 @@ mod tests {
              laptop  in use  192.0.2.1  203.0.113.5:40112  udp  20.5 ms  17.2 Mbit/s  -   75.0 %  \
              1.5 ms  1.0 %  0.2 s ago\n"
         );
+    }
+
+    #[test]
+    fn what_was_saved_has_a_line() {
+        let mut paths = vec![path("laptop", 1.0)];
+        paths[0].path.saved = Saved { elision: 0, compression: 3_400_000, aggregation: 1_000 };
+        let text = gateway_text(&PeerPaths { complete: true, known: 1, paths });
+        let line = "saved on path 1 to 203.0.113.5:40112: 3.4 MB (compression 3.4 MB, shared \
+                    datagrams 1 kB)\n";
+        assert!(text.ends_with(line), "{text}");
     }
 
     #[test]
