@@ -20,7 +20,7 @@ pub use call::{Call, CallRun, Talk};
 pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
 pub use datagrams::{Datagrams, DatagramsRun, What};
 pub use terrain::{
-    Assist, Edge, Families, Known, Load, Mode, SCHEDULERS, Spread, TRANSPORTS, Terrain,
+    Assist, Compress, Edge, Families, Known, Load, Mode, SCHEDULERS, Spread, TRANSPORTS, Terrain,
 };
 pub use transfer::{Segments, Transfer, WhileUp};
 
@@ -214,6 +214,8 @@ pub struct Reported {
     pub came_bytes: u64,
     /// Sent bytes of UDP payload.
     pub left_bytes: u64,
+    /// Datagrams of `left_bytes`; 0 if that end does not count them.
+    pub left_datagrams: u64,
     /// Inner packets in `left_bytes` that were retransmissions, of this path or another.
     pub left_again: u64,
     /// Layer-3 bytes of the datagrams that carried nothing but feedback.
@@ -230,6 +232,9 @@ pub struct Work {
     pub packets: u64,
     /// Its processor time, in nanoseconds; `None` in virtual time, where work takes no time.
     pub cpu_ns: Option<u64>,
+    /// Inner packets that it compressed, whether they got smaller or not; 0 if it does not count
+    /// them.
+    pub compressions: u64,
 }
 
 /// A client that was called by the server.

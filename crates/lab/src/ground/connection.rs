@@ -5,6 +5,7 @@
 
 use super::{Receiver, Route, Transfer};
 use crate::emu::{MS, SECOND};
+use crate::tcp::Content;
 
 /// TCP connections of one kind, which the client opens to the server at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub struct Connections {
     pub congestion: Congestion,
     /// When the server gives up.
     pub patience: Patience,
+    /// What is sent. Other content than random bytes in virtual time only.
+    pub content: Content,
 }
 
 /// The pace of the sender's program.
@@ -113,7 +116,8 @@ impl Connections {
     pub const fn bulk(to: Receiver, length: u64) -> Self {
         let patience = Patience { retries: None, keeps_alive: false };
         let (route, congestion) = (Route::Tunnelled, Congestion::Cubic);
-        Self { route, server: 0, count: 1, to, length, pace: Pace::Full, congestion, patience }
+        let (pace, content) = (Pace::Full, Content::Random);
+        Self { route, server: 0, count: 1, to, length, pace, congestion, patience, content }
     }
 
     /// The same, with more data than links of this rate carry in this time, however long it takes

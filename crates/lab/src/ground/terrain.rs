@@ -41,6 +41,10 @@ pub struct Terrain {
     /// Both ends call this function for each heuristic that they ask for, in their own thread: in
     /// virtual time only, and in a lab that is built for it.
     pub asks: Option<fn(Heuristic)>,
+    /// What both tunnel ends compress, of what goes to and from the server. In virtual time only.
+    pub compress: Compress,
+    /// Whether packets that wait share datagrams. `false` in virtual time only.
+    pub aggregates: bool,
     /// The connections that both tunnel ends acknowledge locally.
     pub assist: Assist,
     /// The device between the client's first network and the Internet.
@@ -58,6 +62,20 @@ pub struct Terrain {
     pub levels: &'static [(u8, u8)],
     /// The number of clients. All but the first only wait to be called.
     pub clients: usize,
+}
+
+/// What is compressed, and who decides it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compress {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Each flow that pays.
+    PerFlow,
+    /// All flows, if they pay together.
+    Together,
+    /// Everything.
+    All,
 }
 
 /// Other load on the machines of client and gateway: one program per core that never sleeps.
@@ -192,6 +210,8 @@ impl Terrain {
             competes: true,
             reorders: true,
             judges_offload: true,
+            compress: Compress::Off,
+            aggregates: true,
             without: None,
             asks: None,
             assist: Assist::On,

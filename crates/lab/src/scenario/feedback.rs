@@ -34,6 +34,7 @@ mod tests {
             came_bytes,
             feedback_bytes,
             left_bytes: 0,
+            left_datagrams: 0,
             left_again: 0,
             fallback_ns: None,
         }

@@ -8,6 +8,7 @@ use super::both_move::BothMove;
 use super::busy_sessions::BusySessions;
 use super::commute::Commute;
 use super::competition::Competition;
+use super::compress::CompressFlows;
 use super::disconnects::Disconnects;
 use super::failover::Failover;
 use super::family::FamilyChange;
@@ -75,6 +76,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &FirstDownload,
     &LossyUplink,
     &BusySessions,
+    &CompressFlows,
     &Bond,
     &SharedBottleneck,
     &Competition,

@@ -20,6 +20,7 @@ mod busy_sessions;
 mod calls;
 mod commute;
 mod competition;
+mod compress;
 pub mod deploy;
 mod disconnects;
 mod drawn;

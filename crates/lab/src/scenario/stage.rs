@@ -7,7 +7,7 @@ use super::hosts::Hosts;
 use super::settings::Settings;
 use super::testbed::Testbed;
 use super::{Grid, Outcome};
-use crate::ground::{Ground, Load, Terrain, Trouble};
+use crate::ground::{Compress, Ground, Load, Terrain, Trouble};
 use crate::netns::Entered;
 use crate::world::{ABLATES, Heuristic, Hold, Journey, StreamsKnown};
 use anyhow::{Context as _, ensure};
@@ -99,6 +99,8 @@ impl Stage<'_> {
         let captures = !self.settings.text("capture").is_empty();
         ensure!(!captures, "--set capture=... is told in virtual time only");
         ensure!(terrain.judges_offload, "offload is always judged in namespaces");
+        ensure!(terrain.compress == Compress::Off, "compression is told in virtual time only");
+        ensure!(terrain.aggregates, "packets always share datagrams in namespaces");
         ensure!(terrain.reorders, "--set reorder=off is told in virtual time only");
         ensure!(self.without().is_none(), "--set without=... is told in virtual time only");
         let mut testbed = Testbed::new(entered, terrain, self.family(), self.seed)?;

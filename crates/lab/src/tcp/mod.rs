@@ -61,5 +61,5 @@ pub use end::{Config, End, EndStats, Ending, KeepAlive, State};
 pub use segment::{Flags, Malformed, Options, Segment, Timestamps};
 pub use sender::{Repairing, SenderStats};
 pub use side::Side;
-pub use stream::{Sink, Source, Spoiled};
+pub use stream::{Content, Sink, Source, Spoiled};
 pub use trial::{Passed, Plan, Trial, Violation};

@@ -5,10 +5,21 @@ use std::fmt;
 
 use crate::emu::Rng;
 
+/// What a stream consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Random bytes that follow from the seed: no compression makes them shorter.
+    #[default]
+    Random,
+    /// These bytes, again and again.
+    Repeated(&'static [u8]),
+}
+
 /// Makes a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     seed: u64,
+    content: Content,
     at: u64,
 }
 
@@ -36,7 +47,12 @@ impl std::error::Error for Spoiled {}
 impl Source {
     /// The stream of a seed, from its beginning.
     pub const fn new(seed: u64) -> Self {
-        Self { seed, at: 0 }
+        Self::of(Content::Random, seed)
+    }
+
+    /// The stream of a seed with this content.
+    pub const fn of(content: Content, seed: u64) -> Self {
+        Self { seed, content, at: 0 }
     }
 
     /// Bytes made so far.
@@ -59,14 +75,25 @@ impl Source {
 
     /// The eight bytes of which the one at `at` is one.
     fn word(&self, at: u64) -> [u8; 8] {
-        Rng::new(self.seed ^ (at / 8)).next_u64().to_le_bytes()
+        match self.content {
+            Content::Random => Rng::new(self.seed ^ (at / 8)).next_u64().to_le_bytes(),
+            Content::Repeated(bytes) => std::array::from_fn(|place| {
+                let at = (at / 8 * 8) as usize + place;
+                bytes.get(at % bytes.len().max(1)).copied().unwrap_or_default()
+            }),
+        }
     }
 }
 
 impl Sink {
     /// Expects the stream of a seed.
     pub const fn new(seed: u64) -> Self {
-        Self { source: Source::new(seed) }
+        Self::of(Content::Random, seed)
+    }
+
+    /// Expects the stream of a seed with this content.
+    pub const fn of(content: Content, seed: u64) -> Self {
+        Self { source: Source::of(content, seed) }
     }
 
     /// Bytes that were right so far.
@@ -123,6 +150,11 @@ mod tests {
         let mut sink = Sink::new(7);
         sink.check(&whole[..400]).unwrap();
         assert_eq!(sink.check(&whole[399..500]), Err(Spoiled { at: 400 }), "one byte twice");
+        let words = Content::Repeated(b"some words that are no multiple of eight");
+        let mut parts = Source::of(words, 7);
+        let said = [parts.take(13), parts.take(100)].concat();
+        assert_eq!(said[..41], b"some words that are no multiple of eights"[..]);
+        Sink::of(words, 7).check(&said).unwrap();
         let mut altered = whole;
         altered[999] ^= 1;
         assert_eq!(Sink::new(7).check(&altered), Err(Spoiled { at: 999 }));

@@ -283,7 +283,8 @@ impl Ground for Journey {
     }
 
     fn gateway_work(&mut self) -> Result<Work, Trouble> {
-        Ok(Work { packets: self.tunnelled.world.packets, cpu_ns: None })
+        let compressions = acts::compressions(&self.tunnelled);
+        Ok(Work { packets: self.tunnelled.world.packets, cpu_ns: None, compressions })
     }
 
     fn begin_anew(&mut self, limit_ns: u64) -> Result<Option<u64>, Trouble> {

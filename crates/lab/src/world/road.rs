@@ -14,8 +14,12 @@ use super::streams::Known;
 use super::traffic::{Arrival, Passed};
 use super::watch::Watch;
 use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND, earliest};
-use crate::ground::{self, Call, Terrain};
+use crate::ground::{self, Call, Compress, Terrain};
 use rove_proto::ablation::{Ablation, Heuristic};
+use rove_proto::codec::SavingConfig;
+use rove_proto::codec::allowed::{Allowed, Rule};
+use rove_proto::codec::coding::Coding;
+use rove_proto::codec::entries::Decides;
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
 use rove_proto::flow::priority::{Level, Priorities};
@@ -134,6 +138,12 @@ impl Tunnelled {
             let levels: Vec<_> = terrain.levels.iter().filter_map(level).collect();
             let priorities = Command::SetPriorities(Priorities::new(&levels));
             road.world.command(CLIENT + 1, priorities)?;
+        }
+        let saving = saving(terrain);
+        if saving != SavingConfig::default() {
+            for host in [GATEWAY, CLIENT + 1] {
+                road.world.command(host, Command::SetSaving(saving.clone()))?;
+            }
         }
         road.world.advance(2 * SECOND)?;
         Ok(road)
@@ -286,6 +296,20 @@ impl Road for Bare {
     fn connections(&mut self) -> &mut Connections {
         &mut self.connections
     }
+}
+
+/// How both ends of the tunnel save bytes.
+fn saving(terrain: &Terrain) -> SavingConfig {
+    let network = Prefix::host(SERVER.into());
+    let rule = Rule { end: wire::control::End { network, port: None }, coding: Coding::LZ4 };
+    let (rules, decides) = match terrain.compress {
+        Compress::Off => (vec![], Decides::PerFlow),
+        Compress::PerFlow => (vec![rule], Decides::PerFlow),
+        Compress::Together => (vec![rule], Decides::Together),
+        Compress::All => (vec![rule], Decides::Never),
+    };
+    let (aggregates, compress) = (terrain.aggregates, Allowed::new(&rules));
+    SavingConfig { aggregates, compress, decides, ..SavingConfig::default() }
 }
 
 /// What both ends of the tunnel go without.

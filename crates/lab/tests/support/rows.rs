@@ -396,6 +396,18 @@ const ROWS: &[Row] = &[
         broken_quick: &["share_of_sum_min"],
     },
     Row {
+        name: "compress",
+        summary: "downloads that compression shortens or not: bytes, operations and goodput by who \
+                  decides",
+        keys: "bytes_share, operations_share, goodput_share, bytes_against_none, \
+            incompressible_cost_share, operations, mean_datagram_bytes, checksum_ok, table",
+        short: &["megabytes=8"],
+        not_in_short: &[],
+        broken: &["both_operations_share", "operations_share"],
+        quick: &["megabytes=4"],
+        broken_quick: &[],
+    },
+    Row {
         name: "bond",
         summary: "one connection each way over the two hotspots of Multilink VPN",
         keys: "down_mbps, up_mbps, latency_over_best, rate_over_best, latency_over_rate, \

@@ -225,6 +225,7 @@ impl Rove {
                 path: one["id"].as_u64().unwrap_or_default(),
                 came_bytes: number("rx_bytes")?,
                 left_bytes: number("tx_bytes")?,
+                left_datagrams: 0,
                 // The gateway does not report it.
                 left_again: one["retransmitted"].as_u64().unwrap_or_default(),
                 feedback_bytes: number("feedback_bytes")? + number("feedback_datagrams")? * headers,

@@ -382,7 +382,7 @@ impl Ground for Hosts {
 
     fn gateway_work(&mut self) -> Result<Work, Trouble> {
         let packets = self.testbed.gateway_packets()?;
-        Ok(Work { packets, cpu_ns: self.deployment.gateway_cpu_ns()? })
+        Ok(Work { packets, cpu_ns: self.deployment.gateway_cpu_ns()?, compressions: 0 })
     }
 
     fn begin_anew(&mut self, limit_ns: u64) -> Result<Option<u64>, Trouble> {

@@ -4,7 +4,7 @@ use super::heard::{Heard, is_open};
 use super::session::{Shell, Terminal};
 use crate::emu::earliest;
 use crate::ground::Pace;
-use crate::tcp::{End, Sink, Source};
+use crate::tcp::{Content, End, Sink, Source};
 
 /// Bytes that are handed to TCP at a time.
 const CHUNK: u64 = 64 << 10;
@@ -123,6 +123,11 @@ impl Carrier {
         Self { says, expects, heard: Heard::default(), reading: Reading::AT_ONCE, said: 0 }
     }
 
+    /// What expects a stream with this content.
+    pub(in crate::world) fn expecting(content: Content, seed: u64, length: u64) -> Self {
+        Self { expects: Some((Sink::of(content, seed), length)), ..Self::new(None, None) }
+    }
+
     /// The same that reads like this.
     pub(in crate::world) fn reading(self, reading: Reading) -> Self {
         Self { reading, ..self }
@@ -170,6 +175,11 @@ impl Saying {
     /// So many bytes of the stream of a seed.
     pub(in crate::world) const fn new(seed: u64, length: u64, pace: Pace) -> Self {
         Self { source: Source::new(seed), length, pace, begun_ns: None }
+    }
+
+    /// The same with this content.
+    pub(in crate::world) const fn with(self, content: Content, seed: u64) -> Self {
+        Self { source: Source::of(content, seed), ..self }
     }
 
     const fn left(&self) -> u64 {

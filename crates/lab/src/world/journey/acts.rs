@@ -368,11 +368,17 @@ pub(super) fn reported(road: &Tunnelled, at: Receiver) -> Vec<Reported> {
         path: path.id.into(),
         came_bytes: path.rx_bytes,
         left_bytes: path.tx_bytes,
+        left_datagrams: path.tx_datagrams,
         left_again: path.retransmitted,
         feedback_bytes: path.reports.bytes + path.reports.datagrams * HEADERS,
         fallback_ns: path.fallback.map(|(_, since)| now.saturating_since(since).as_nanos() as u64),
     };
     paths.into_iter().map(of).collect()
+}
+
+/// How often the gateway has compressed a packet for its clients.
+pub(super) fn compressions(road: &Tunnelled) -> u64 {
+    status(road, GATEWAY).map_or(0, |session| session.compressions)
 }
 
 const fn filter(blockade: Blockade) -> Filter {

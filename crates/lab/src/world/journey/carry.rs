@@ -199,9 +199,9 @@ fn open<R: Road>(road: &mut R, kind: &Connections, retries: Option<u32>) -> Numb
     let connections = road.connections();
     let [client, server] = connections.configs(CLIENT, kind.server, R::PACKET_MAX);
     let seed = client.seed;
-    let says = Saying::new(seed, kind.length, kind.pace);
+    let says = Saying::new(seed, kind.length, kind.pace).with(kind.content, seed);
     let says = Program::Carrier(Carrier::new(Some(says), None));
-    let hears = Program::Carrier(Carrier::new(None, Some((seed, kind.length))));
+    let hears = Program::Carrier(Carrier::expecting(kind.content, seed, kind.length));
     let [of_client, of_server] = match kind.to {
         Receiver::Client => [hears, says],
         Receiver::Server => [says, hears],
