@@ -21,6 +21,7 @@ use rove_proto::wire::control::{Lease, Prefix};
 use rove_proto::wire::data::{
     HEADER_LEN, MAX_DATAGRAM, OVERHEAD, TAG_LEN, expand_number, session_index,
 };
+use rove_proto::wire::features::Features;
 use rove_proto::wire::frame::{
     ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Framing, Response, emit_padding,
 };
@@ -304,7 +305,7 @@ impl<'a> Keyed<'a> {
         let first = self.handshakes * 100;
         let indices = std::array::from_fn(|place| SessionIndex(first + number(place)));
         let (floor, token) = (Floor::BITS_128, None::<Token>);
-        let hello = Hello { counter, features: 0, floor, has_aes: true, token, indices };
+        let hello = Hello { counter, features: Features::default(), floor, has_aes: true, token, indices };
         let key = self.gateway.public();
         let started = Initiator::start(&mut self.rng, &self.client, key, None, &hello);
         let Ok((initiator, messages)) = started else { panic!("a generated key is usable") };
@@ -337,7 +338,7 @@ impl<'a> Keyed<'a> {
             let theirs = complete.hello().indices;
             let welcome = Welcome {
                 status: Status::Accepted,
-                features: 0,
+                features: Features::default(),
                 floor: Floor::BITS_128,
                 header_cipher: HeaderCipher::Aes,
                 observed: SocketAddr::from((OUTER, 40_000)),

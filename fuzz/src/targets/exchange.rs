@@ -12,6 +12,7 @@ use rove_proto::crypto::{
 };
 use rove_proto::id::SessionIndex;
 use rove_proto::time::Instant;
+use rove_proto::wire::features::Features;
 
 use crate::Target;
 
@@ -137,13 +138,13 @@ pub(crate) fn session() -> (EpochKeys, EpochKeys) {
 fn hello() -> Hello {
     let indices = [1, 2, 3, 4, 5, 6, 7, 8].map(SessionIndex);
     let token = Token::new(b"a token of 16 B.");
-    Hello { counter: 1, features: 0, floor: Floor::BITS_128, has_aes: true, token, indices }
+    Hello { counter: 1, features: Features::default(), floor: Floor::BITS_128, has_aes: true, token, indices }
 }
 
 fn welcome() -> Welcome {
     Welcome {
         status: Status::Accepted,
-        features: 0,
+        features: Features::default(),
         floor: Floor::BITS_128,
         header_cipher: HeaderCipher::Aes,
         observed: SocketAddr::from((Ipv4Addr::new(203, 0, 113, 7), 4433)),

@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use rove_proto::id::SessionIndex;
+use rove_proto::wire::features::Features;
 use rove_proto::wire::handshake::{
     CT_LEN, CookieReply, EK_HEAD_LEN, EK_TAIL_LEN, Floor, HELLO_LEN, HeaderCipher, Hello,
     HelloPayload, MessageA, MessageB, NOISE_1_LEN, NOISE_2_LEN, Response, ResponsePart, Status,
@@ -61,13 +62,13 @@ fn seeds() -> Vec<Vec<u8>> {
     let indices = [1, 2, 3, 4, 5, 6, 7, 8].map(SessionIndex);
     let hello = |token: Option<Token>| {
         let (counter, floor) = (41, Floor::BITS_128);
-        let hello = Hello { counter, features: 0, floor, has_aes: true, token, indices };
+        let hello = Hello { counter, features: Features::default(), floor, has_aes: true, token, indices };
         HelloPayload { hello, ek_hash: [7; 32], ek_head: [9; EK_HEAD_LEN] }.emit()
     };
     let welcome = |status| {
         let observed = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 7), 4433));
         let (floor, header_cipher) = (Floor::BITS_256, HeaderCipher::Aes);
-        Welcome { status, features: 0, floor, header_cipher, observed, indices }.emit()
+        Welcome { status, features: Features::default(), floor, header_cipher, observed, indices }.emit()
     };
     vec![
         MessageA::emit(index, &[1; NOISE_1_LEN]),
