@@ -57,15 +57,14 @@ impl Tunnel {
             return Ok(());
         }
         let room = self.paths.list.get(id).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
+        let elided = elision::elide(self, cx, (epoch, framing), record, packet);
+        if let Some(elided) = elided.filter(|elided| elided.len(packet) <= room) {
+            let cargo = Cargo { load: Load::Packet(record), whole: Some((framing, packet)) };
+            return self.send_under(cx, epoch, id, cargo, |draft| {
+                elided.append(packet, draft.frames());
+            });
+        }
         if packet.len() + framing.overhead() <= room {
-            // Also one that leaves in fewer bytes fits whole: contexts end in the middle of flows.
-            if let Some(elided) = elision::elide(self, cx, (epoch, framing), record, packet) {
-                let load = Load::Packet(record);
-                let cargo = Cargo { load, whole: Some((framing, packet)) };
-                return self.send_under(cx, epoch, id, cargo, |draft| {
-                    elided.append(packet, draft.frames());
-                });
-            }
             return self.send_under(cx, epoch, id, Load::Packet(record), |draft| {
                 pack::append(framing, packet, draft.frames());
             });

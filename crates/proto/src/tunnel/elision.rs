@@ -1,7 +1,10 @@
 //! Elision of headers: which packets leave without the fields that their flow has in common, and
 //! when the peer is sent such fields (docs/spec/wire.md#compact-packets).
 //!
-//! Packets leave so under the current keys only. A flow whose headers are sealed apart from its
+//! Packets leave so under the current keys only. A path may carry a packet in this form and not
+//! whole: data shows only that sizes arrive which it has, and the path's measured MTU may fall to
+//! that of elided packets. Segment sizes follow from whole packets, because contexts end in the
+//! middle of flows. A flow whose headers are sealed apart from its
 //! payload must keep them: a profile of that kind is to be asked for in [`is_on`].
 
 use super::{Context, Tunnel};
@@ -14,7 +17,7 @@ use crate::session::control::ControlSender;
 use crate::time::{Duration, Instant};
 use crate::wire::control::Control;
 use crate::wire::features::Features;
-use crate::wire::frame::{CompactHead, Framing};
+use crate::wire::frame::{COMPACT_OVERHEAD, CompactHead, Framing};
 use crate::wire::inner::Pieces;
 
 /// Control frames that may be open when a context is defined: contexts are no reason for others to
@@ -33,6 +36,11 @@ pub(super) struct Elided {
 }
 
 impl Elided {
+    /// Bytes of the frame of `packet`.
+    pub(super) fn len(&self, packet: Pieces<'_>) -> usize {
+        COMPACT_OVERHEAD + self.fields.len(&packet)
+    }
+
     /// Appends the frame of `packet`.
     pub(super) fn append(&self, packet: Pieces<'_>, frames: &mut Vec<u8>) {
         self.head.emit(self.fields.len(&packet), frames);

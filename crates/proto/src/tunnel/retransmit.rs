@@ -56,18 +56,19 @@ impl Tunnel {
                 draft.frames().extend_from_slice(&lost.frame);
             });
         }
-        if frame::len_again(frame) <= room {
-            if smaller.is_none()
-                && let Some(framing) = Framing::of(frame)
-            {
-                let packet = Pieces::whole(&frame[framing.overhead()..]);
-                if let Some(elided) = elision::elide_again(self, cx, epoch, framing, packet) {
-                    let cargo = Cargo { load, whole: Some((framing, packet)) };
-                    return self.send_under(cx, epoch, by, cargo, |draft| {
-                        elided.append(packet, draft.frames());
-                    });
-                }
+        if smaller.is_none()
+            && let Some(framing) = Framing::of(frame)
+        {
+            let packet = Pieces::whole(&frame[framing.overhead()..]);
+            let elided = elision::elide_again(self, cx, epoch, framing, packet);
+            if let Some(elided) = elided.filter(|elided| elided.len(packet) <= room) {
+                let cargo = Cargo { load, whole: Some((framing, packet)) };
+                return self.send_under(cx, epoch, by, cargo, |draft| {
+                    elided.append(packet, draft.frames());
+                });
             }
+        }
+        if frame::len_again(frame) <= room {
             return self.send_under(cx, epoch, by, load, |draft| {
                 frame::emit_again(draft.frames(), serial, number, frame);
             });
