@@ -279,7 +279,7 @@ pub(crate) fn engine(end: End, now: Instant, secret: &StaticSecret, seed: u64) -
         reorders: true,
         saving: SavingConfig::default(),
         judges_offload: true,
-        features: Features::COMPACT,
+        features: Features::COMPACT | Features::COMPRESSED,
         ablation: Default::default(),
     };
     let node = Node::new(now, config, Box::new(SeededRng::new(seed)), 100);

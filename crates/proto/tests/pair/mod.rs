@@ -178,7 +178,7 @@ pub(crate) fn config(secret: &StaticSecret) -> Config {
         reorders: true,
         saving: SavingConfig::default(),
         judges_offload: true,
-        features: Features::COMPACT,
+        features: Features::COMPACT | Features::COMPRESSED,
         ablation: Default::default(),
     }
 }
