@@ -243,7 +243,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// The peer has defined the context `id`, or tried to: a template that it may not use is `None`.
+    /// The peer has defined the context `id`, or tried to: one that it may not use is `None`.
     ///
     /// # Errors
     /// [`DropReason::BadFrame`] if the ID is not the next one.

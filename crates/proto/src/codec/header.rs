@@ -506,7 +506,7 @@ impl Fields {
         self.len += bytes.len();
     }
 
-    /// Appends the body of the compact packet: the fields, and what follows the headers of `packet`.
+    /// Appends the body of the compact packet: the fields, and what follows the headers.
     pub fn append(&self, packet: Pieces<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes[..self.len]);
         out.extend_from_slice(packet.head.get(self.skipped..).unwrap_or_default());

@@ -491,7 +491,7 @@ fn define(
 const fn elicited_by(frame: &Frame<'_>) -> Elicits {
     if let Frame::Packet { framing, .. }
     | Frame::Compressed { framing, .. }
-    | Frame::Compact { head: CompactHead { framing, .. }, .. } = frame
+    | Frame::Compact { head: CompactHead { framing, context: _ }, body: _ } = frame
         && matches!(framing, Framing::InOrder { .. } | Framing::First { .. })
     {
         Elicits::Pace

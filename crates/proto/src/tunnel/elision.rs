@@ -24,8 +24,8 @@ use crate::wire::inner::Pieces;
 /// wait, and a receiver takes 32 beyond a gap.
 const OPEN_MAX: usize = 8;
 
-/// A definition leaves so much later: it is made while packets leave, when the control frames of this
-/// moment have left already. Several definitions then share a datagram.
+/// A definition leaves so much later: it is made while packets leave, when the control frames of
+/// this moment have left already. Several definitions then share a datagram.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// How a packet leaves in fewer bytes.
@@ -48,8 +48,8 @@ impl Elided {
     }
 }
 
-/// How `packet` leaves in fewer bytes under the keys of `epoch`; `None` if it leaves whole. May send
-/// the peer what it needs for later packets of the flow.
+/// How `packet` leaves in fewer bytes under the keys of `epoch`; `None` if it leaves whole. May
+/// send the peer what it needs for later packets of the flow.
 pub(super) fn elide(
     tunnel: &mut Tunnel,
     cx: &Context<'_>,

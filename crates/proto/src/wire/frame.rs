@@ -1,9 +1,10 @@
 //! Frames: the units inside a sealed datagram (docs/spec/wire.md#3-frames). Those without an inner
 //! packet: docs/spec/wire.md#feedback, docs/spec/wire.md#paths-and-session.
 //!
-//! Three kinds of frames carry inner packets without a length of their own (the inner IP header has one, or
-//! the datagram's end does); all others are `type 1 | length 2 | body`, so that a later version's
-//! frame can be skipped. Bit 7 of the type says that a receiver which does not know it must close.
+//! Three kinds of frames carry inner packets without a length of their own (the inner IP header
+//! has one, or the datagram's end does); all others are `type 1 | length 2 | body`, so that a later
+//! version's frame can be skipped. Bit 7 of the type says that a receiver which does not know it
+//! must close.
 
 mod compact;
 mod emit;

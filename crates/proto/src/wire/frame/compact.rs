@@ -1,8 +1,8 @@
 //! The compact packet frame: an inner packet without the fields that its context has
 //! (docs/spec/wire.md#compact-packets). `codec` knows what they are.
 
+use super::kind;
 use super::packet::Framing;
-use super::{TLV_OVERHEAD, kind};
 use crate::error::DropReason;
 use crate::wire::cursor::{Reader, Writer};
 
@@ -12,7 +12,7 @@ const SEQUENCE_BYTES: usize = 3;
 /// Numbers that have different bytes.
 const SPAN: u32 = 1 << (8 * SEQUENCE_BYTES);
 /// Bytes before the fields of a packet with a number: type, length, bucket, sequence, context.
-pub const COMPACT_OVERHEAD: usize = TLV_OVERHEAD + 1 + SEQUENCE_BYTES + 2;
+pub const COMPACT_OVERHEAD: usize = 3 + 1 + SEQUENCE_BYTES + 2;
 
 /// Where a compact packet belongs. Its framing has the low bits of the sequence number only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
