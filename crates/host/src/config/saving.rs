@@ -184,3 +184,7 @@ impl Default for Saving {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "saving_tests.rs"]
+mod tests;

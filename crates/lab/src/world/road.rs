@@ -301,7 +301,7 @@ impl Road for Bare {
 /// How both ends of the tunnel save bytes.
 fn saving(terrain: &Terrain) -> SavingConfig {
     let network = Prefix::host(SERVER.into());
-    let rule = Rule { end: wire::control::End { network, port: None }, coding: Coding::LZ4 };
+    let rule = Rule { end: wire::control::End { network, port: None }, coding: Coding::ZSTD };
     let (rules, decides) = match terrain.compress {
         Compress::Off => (vec![], Decides::PerFlow),
         Compress::PerFlow => (vec![rule], Decides::PerFlow),

@@ -403,7 +403,7 @@ const ROWS: &[Row] = &[
             incompressible_cost_share, operations, mean_datagram_bytes, checksum_ok, table",
         short: &["megabytes=8"],
         not_in_short: &[],
-        broken: &["both_operations_share", "operations_share"],
+        broken: &["operations_share"],
         quick: &["megabytes=4"],
         broken_quick: &[],
     },
