@@ -304,8 +304,8 @@ impl<'a> Keyed<'a> {
         let counter = u64::from(self.handshakes);
         let first = self.handshakes * 100;
         let indices = std::array::from_fn(|place| SessionIndex(first + number(place)));
-        let (floor, token) = (Floor::BITS_128, None::<Token>);
-        let hello = Hello { counter, features: Features::default(), floor, has_aes: true, token, indices };
+        let (features, floor, token) = (Features::NONE, Floor::BITS_128, None::<Token>);
+        let hello = Hello { counter, features, floor, has_aes: true, token, indices };
         let key = self.gateway.public();
         let started = Initiator::start(&mut self.rng, &self.client, key, None, &hello);
         let Ok((initiator, messages)) = started else { panic!("a generated key is usable") };
@@ -338,7 +338,7 @@ impl<'a> Keyed<'a> {
             let theirs = complete.hello().indices;
             let welcome = Welcome {
                 status: Status::Accepted,
-                features: Features::default(),
+                features: Features::NONE,
                 floor: Floor::BITS_128,
                 header_cipher: HeaderCipher::Aes,
                 observed: SocketAddr::from((OUTER, 40_000)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rove_proto::crypto::{Features, Floor, StaticSecret};
+use rove_proto::crypto::{Floor, StaticSecret};
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::Config;
@@ -34,7 +34,7 @@ pub fn config(key: &StaticKey, persistence: &Persistence, saving: &Saving) -> Co
         reorders: true,
         saving: saving.core(false),
         judges_offload: true,
-        features: Features::CONTENT,
+        features: saving.features(),
         ablation: Default::default(),
     }
 }

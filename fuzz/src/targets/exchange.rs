@@ -138,13 +138,14 @@ pub(crate) fn session() -> (EpochKeys, EpochKeys) {
 fn hello() -> Hello {
     let indices = [1, 2, 3, 4, 5, 6, 7, 8].map(SessionIndex);
     let token = Token::new(b"a token of 16 B.");
-    Hello { counter: 1, features: Features::default(), floor: Floor::BITS_128, has_aes: true, token, indices }
+    let (features, floor) = (Features::NONE, Floor::BITS_128);
+    Hello { counter: 1, features, floor, has_aes: true, token, indices }
 }
 
 fn welcome() -> Welcome {
     Welcome {
         status: Status::Accepted,
-        features: Features::default(),
+        features: Features::NONE,
         floor: Floor::BITS_128,
         header_cipher: HeaderCipher::Aes,
         observed: SocketAddr::from((Ipv4Addr::new(203, 0, 113, 7), 4433)),

@@ -61,14 +61,15 @@ fn seeds() -> Vec<Vec<u8>> {
     let index = SessionIndex(0x0102_0304);
     let indices = [1, 2, 3, 4, 5, 6, 7, 8].map(SessionIndex);
     let hello = |token: Option<Token>| {
-        let (counter, floor) = (41, Floor::BITS_128);
-        let hello = Hello { counter, features: Features::default(), floor, has_aes: true, token, indices };
+        let (counter, features, floor) = (41, Features::NONE, Floor::BITS_128);
+        let hello = Hello { counter, features, floor, has_aes: true, token, indices };
         HelloPayload { hello, ek_hash: [7; 32], ek_head: [9; EK_HEAD_LEN] }.emit()
     };
     let welcome = |status| {
         let observed = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 7), 4433));
         let (floor, header_cipher) = (Floor::BITS_256, HeaderCipher::Aes);
-        Welcome { status, features: Features::default(), floor, header_cipher, observed, indices }.emit()
+        let features = Features::NONE;
+        Welcome { status, features, floor, header_cipher, observed, indices }.emit()
     };
     vec![
         MessageA::emit(index, &[1; NOISE_1_LEN]),

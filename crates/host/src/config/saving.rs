@@ -4,6 +4,7 @@ use rove_proto::codec::SavingConfig;
 use rove_proto::codec::allowed::{Allowed, BITS_MIN, RULES_MAX, Rule, WEB_PORTS};
 use rove_proto::codec::coding::Coding;
 use rove_proto::codec::dictionary;
+use rove_proto::crypto::Features;
 use rove_proto::wire::control::{End, Prefix};
 use serde::Deserialize;
 use toml::Spanned;
@@ -17,7 +18,7 @@ const JOIN: &str = "join";
 /// How bytes are saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saving {
-    /// Whether headers that stay the same travel once.
+    /// Whether headers that stay the same travel once, if the other end wants that, too.
     pub headers: bool,
     /// Whether packets that wait for the same path share datagrams.
     pub aggregate: bool,
@@ -156,6 +157,11 @@ fn coding(source: &Source, with: &Spanned<String>) -> Result<Coding, ConfigError
 }
 
 impl Saving {
+    /// The features that this node announces.
+    pub fn features(&self) -> Features {
+        Features::CONTENT | if self.headers { Features::COMPACT } else { Features::NONE }
+    }
+
     /// The settings of the core. `is_metered` if the link in use is.
     pub fn core(&self, is_metered: bool) -> SavingConfig {
         let frugal = match self.data {
@@ -176,7 +182,7 @@ impl Saving {
 impl Default for Saving {
     fn default() -> Self {
         Self {
-            headers: true,
+            headers: false,
             aggregate: true,
             pad: false,
             data: DataUse::default(),

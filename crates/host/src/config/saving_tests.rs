@@ -23,6 +23,13 @@ fn nothing_is_compressed_unless_a_rule_says_so() {
 }
 
 #[test]
+fn headers_are_left_out_only_where_that_is_asked_for() {
+    assert_eq!(client("").unwrap().features(), Features::COMPRESSED);
+    let both = Features::COMPRESSED | Features::COMPACT;
+    assert_eq!(client("headers = true").unwrap().features(), both);
+}
+
+#[test]
 fn rules_name_a_destination_and_a_coding() {
     let saving = client(
         "compress = [{ to = \"192.0.2.9:1883\" }, { to = \"10.0.0.0/8\", with = \"zstd\" }, \

@@ -210,17 +210,9 @@ impl Peer {
         let is_late = standing == Standing::Previous; // the peer has new keys since
         match frame {
             Frame::Packet { framing, packet } => self.take_packet(cx, arrival, framing, packet)?,
-            Frame::Compact { head, body } => {
-                let (framing, packet) = self.inbound.restore(epoch, head, body)?;
-                let taken = self.take_packet(cx, arrival, framing, &packet);
-                self.inbound.give_back_restored(packet);
-                taken?;
-            }
+            Frame::Compact { head, body } => take_compact(self, cx, arrival, (head, body))?,
             Frame::Compressed { framing, result } => {
-                let packet = cx.coder.take(result)?;
-                let taken = self.take_packet(cx, arrival, framing, &packet);
-                cx.coder.give_back(packet);
-                taken?;
+                take_compressed(self, cx, arrival, (framing, result))?;
             }
             Frame::Advanced { bucket, from, to } => {
                 epoch.reorder.abandon(bucket, from, to);
@@ -396,8 +388,7 @@ impl Peer {
                 epoch.take_restart_tokens(first, &tokens);
             }
             (Control::Context { id, form, header }, _) => {
-                let defined = define(epoch, self.admission.access(), id, (form, &header));
-                defined.unwrap_or_else(|reason| cx.drops.count(reason));
+                define(cx, epoch, self.admission.access(), (id, form, &header));
             }
             (Control::Policed { serial, kbps }, _) => {
                 if let Some(path) = epoch.arrives_by(serial) {
@@ -452,8 +443,7 @@ impl Peer {
                 saving::of_mut(&mut self.tunnel).take_dictionaries(&all);
             }
             (Control::Run(run), Side::Gateway { .. }) if !is_late => {
-                let has_returned = self.key_alarm.returns(run);
-                if has_returned {
+                if self.key_alarm.returns(run) {
                     self.raise_key_alarm(cx);
                 }
             }
@@ -476,15 +466,44 @@ impl Peer {
 /// Takes the definition of a context. The source address is checked here, and that of each packet
 /// again where it is delivered, because a lease can change.
 fn define(
+    cx: &mut Context<'_>,
     epoch: &mut Epoch,
     access: &Access,
-    id: u16,
-    (form, header): (u8, &[u8]),
+    (id, form, header): (u16, u8, &[u8]),
+) {
+    let defined = Template::parse(form, header).and_then(|template| {
+        let is_own = access.owns(template.source());
+        epoch.define_context(id, is_own.then_some(template))?;
+        if is_own { Ok(()) } else { Err(DropReason::NotAllowed) }
+    });
+    defined.unwrap_or_else(|reason| cx.drops.count(reason));
+}
+
+/// Takes a packet that travelled without the headers of its context.
+fn take_compact(
+    peer: &mut Peer,
+    cx: &mut Context<'_>,
+    arrival: Arrival,
+    (head, body): (CompactHead, &[u8]),
 ) -> Result<(), DropReason> {
-    let template = Template::parse(form, header)?;
-    let is_own = access.owns(template.source());
-    epoch.define_context(id, is_own.then_some(template))?;
-    if is_own { Ok(()) } else { Err(DropReason::NotAllowed) }
+    let Some((epoch, _)) = peer.tunnel.epochs.find(arrival.epoch) else { return Ok(()) };
+    let (framing, packet) = peer.inbound.restore(epoch, head, body)?;
+    let taken = peer.take_packet(cx, arrival, framing, &packet);
+    peer.inbound.give_back_restored(packet);
+    taken
+}
+
+/// Takes a packet that was compressed.
+fn take_compressed(
+    peer: &mut Peer,
+    cx: &mut Context<'_>,
+    arrival: Arrival,
+    (framing, result): (Framing, &[u8]),
+) -> Result<(), DropReason> {
+    let packet = cx.coder.take(result)?;
+    let taken = peer.take_packet(cx, arrival, framing, &packet);
+    cx.coder.give_back(packet);
+    taken
 }
 
 /// What the sender of `frame` is owed.

@@ -59,6 +59,8 @@ impl Tunnel {
         let room = self.paths.list.get(id).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
         let elided = elision::elide(self, cx, (epoch, framing), record, packet);
         if let Some(elided) = elided.filter(|elided| elided.len(packet) <= room) {
+            let whole = framing.overhead() + packet.len();
+            saving::note_elided(self, id, whole.saturating_sub(elided.len(packet)));
             let cargo = Cargo { load: Load::Packet(record), whole: Some((framing, packet)) };
             return self.send_under(cx, epoch, id, cargo, |draft| {
                 elided.append(packet, draft.frames());

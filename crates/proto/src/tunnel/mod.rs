@@ -15,8 +15,8 @@
 //! - `feedback` (about what arrived), `retransmit`;
 //! - `established` (new keys);
 //! - `manage` (what the path manager wishes: challenges, MTU probes);
-//! - `datagram` (frames, control); `elision` (headers that stay the same) and `saving` (compression,
-//!   and several packets in one datagram);
+//! - `datagram` (frames, control); `elision` (headers that stay the same), and `saving`
+//!   (compression, and several packets in one datagram);
 //! - `draft` (numbers and what is kept for repair), and this file (when a client asks for keys);
 //! - parts that own their state: `reach` (how a gateway reaches the client), `echo`, `changes`,
 //!   `last_words` (last feedback of paths that are gone); and `status`.

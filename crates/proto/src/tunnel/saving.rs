@@ -183,6 +183,11 @@ fn note_joined(tunnel: &mut Tunnel, path: PathId, packets: usize) {
     count(tunnel, path, Saved { aggregation, ..Saved::default() });
 }
 
+/// So many bytes of a packet's headers did not leave.
+pub(super) fn note_elided(tunnel: &mut Tunnel, path: PathId, bytes: usize) {
+    count(tunnel, path, Saved { elision: bytes as u64, ..Saved::default() });
+}
+
 /// Counts what was saved on a path.
 fn count(tunnel: &mut Tunnel, path: PathId, saved: Saved) {
     tunnel.saver.count(saved);

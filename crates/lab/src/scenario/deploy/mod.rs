@@ -157,8 +157,8 @@ impl Deployment {
         self.restartable()?.end_client()
     }
 
-    /// Starts the ended client again, as after a reboot of its host. Returns when, in nanoseconds of
-    /// the monotonic clock.
+    /// Starts the ended client again, as after a reboot of its host. Returns when, in nanoseconds
+    /// of the monotonic clock.
     ///
     /// # Errors
     /// When it cannot be.
