@@ -355,7 +355,7 @@ impl Bonding {
         let room = path.mtu.datagram() - OVERHEAD;
         let len = packet.len() + NUMBERED_OVERHEAD;
         let may = !given.is_earlier && saving::may_join(cx, given.record);
-        if len + JOINED_MIN > room || !may {
+        if len + JOINED_MIN > room || !may || is_bare(packet) {
             return false;
         }
         let Some(placed) = tunnel.epochs.place_of(Some(path), given) else { return false };
@@ -401,4 +401,10 @@ fn carried(ways: &[PathSnapshot]) -> f64 {
 /// for runs. What a path could have carried until then it carries all the same, at once.
 fn wakes_at(now: Instant, next_at: Instant) -> Instant {
     next_at.max(now + RUN)
+}
+
+/// Whether a packet acknowledges and carries nothing: if its datagram were lost, others would go
+/// with it.
+fn is_bare(packet: Pieces<'_>) -> bool {
+    InnerPacket::parse(packet).is_ok_and(|packet| packet.is_bare_segment())
 }
