@@ -442,10 +442,10 @@ impl Peer {
             (Control::Dictionaries(all), _) if !is_late => {
                 saving::of_mut(&mut self.tunnel).take_dictionaries(&all);
             }
-            (Control::Run(run), Side::Gateway { .. }) if !is_late => {
-                if self.key_alarm.returns(run) {
-                    self.raise_key_alarm(cx);
-                }
+            (Control::Run(run), Side::Gateway { .. })
+                if !is_late && self.key_alarm.returns(run) =>
+            {
+                self.raise_key_alarm(cx);
             }
             _ => {} // it has no meaning at this end, or came too late
         }
