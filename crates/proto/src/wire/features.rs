@@ -21,9 +21,9 @@ impl Features {
     pub const COMPACT: Self = Self(2);
     /// Understands compressed packets.
     pub const COMPRESSED: Self = Self(4);
-    /// Those about the content of datagrams that every client and gateway announces. Compact packets
-    /// are announced only where they are asked for: with them, some QUIC connections lose much of
-    /// their rate, for a reason that is not found (decision 0081).
+    /// Those about the content of datagrams that every client and gateway announces. Compact
+    /// packets are announced only where they are asked for: with them, some QUIC connections lose
+    /// much of their rate, for a reason that is not found (decision 0081).
     pub const CONTENT: Self = Self::COMPRESSED;
 
     /// The set with these bits.
