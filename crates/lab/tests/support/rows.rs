@@ -400,7 +400,9 @@ const ROWS: &[Row] = &[
         summary: "downloads that compression shortens or not: bytes, operations and goodput by who \
                   decides",
         keys: "bytes_share, operations_share, goodput_share, bytes_against_none, \
-            incompressible_cost_share, operations, mean_datagram_bytes, checksum_ok, table",
+            incompressible_cost_share, letter_saved_share, incompressible_operations_share, \
+            both_bytes_share, both_operations_share, operations, mean_datagram_bytes, \
+            checksum_ok, table",
         short: &["megabytes=8"],
         not_in_short: &[],
         broken: &["operations_share"],
