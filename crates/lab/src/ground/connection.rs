@@ -26,7 +26,7 @@ pub struct Connections {
     pub congestion: Congestion,
     /// When the server gives up.
     pub patience: Patience,
-    /// What is sent. Other content than random bytes in virtual time only.
+    /// The bytes that the sender sends. Other content than random bytes in virtual time only.
     pub content: Content,
 }
 

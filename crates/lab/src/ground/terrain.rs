@@ -41,7 +41,7 @@ pub struct Terrain {
     /// Both ends call this function for each heuristic that they ask for, in their own thread: in
     /// virtual time only, and in a lab that is built for it.
     pub asks: Option<fn(Heuristic)>,
-    /// What both tunnel ends compress, of what goes to and from the server. In virtual time only.
+    /// The flows with the server that both tunnel ends compress. In virtual time only.
     pub compress: Compress,
     /// Whether packets that wait share datagrams. `false` in virtual time only.
     pub aggregates: bool,
@@ -64,17 +64,17 @@ pub struct Terrain {
     pub clients: usize,
 }
 
-/// What is compressed, and who decides it.
+/// The flows that are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compress {
-    /// Nothing.
+    /// No flow.
     #[default]
     Off,
     /// Each flow that pays.
     PerFlow,
     /// All flows, if they pay together.
     Together,
-    /// Everything.
+    /// All flows, whether it pays or not.
     All,
 }
 

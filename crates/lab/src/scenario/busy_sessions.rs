@@ -90,7 +90,7 @@ impl Scenario for BusySessions {
     }
 }
 
-/// How many sessions are told; a control needs one.
+/// The number of sessions; a control needs one.
 fn sessions(stage: &Stage<'_>) -> u64 {
     if stage.control() { 1 } else { stage.settings.number("sessions") }
 }

@@ -113,7 +113,6 @@ impl Scenario for CompressFlows {
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let mut limits = vec![
-            Limit::at_most("incompressible_cost_share", 0.0046),
             Limit::at_most("both_bytes_share", 1.0),
             Limit::at_most("bytes_against_none", 1.0 - 0.1758),
             // Half of the mix pays and stays on. The paper's mix had fewer such flows: 0.3345.

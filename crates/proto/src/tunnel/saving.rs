@@ -70,7 +70,7 @@ pub(crate) fn mark(
 pub(crate) fn may_join(cx: &Context<'_>, record: PacketRecord) -> bool {
     cx.config.saving.aggregates
         && !cx.config.ablation.is_off(Heuristic::Aggregation)
-        && record.class != Class::RealTime
+        && matches!(record.class, Class::Bulk | Class::Interactive)
         && record.instance == Instance::Only
         && record.saving == Saving::NONE
 }
