@@ -17,7 +17,7 @@ use support::netns::{Lab, ask_until, echo, in_namespace, inside, sh, wait_until}
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 25] = [
+const STATUS: [&str; 26] = [
     "state",
     "carrying",
     "since",
@@ -43,9 +43,10 @@ const STATUS: [&str; 25] = [
     "exclude",
     "excluded",
     "allow_lan",
+    "saved",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 30] = [
+const PATH: [&str; 31] = [
     "id",
     "link",
     "local",
@@ -76,6 +77,7 @@ const PATH: [&str; 30] = [
     "signal_dbm",
     "portal",
     "subflows",
+    "saved",
 ];
 /// A client notices within two seconds; the rest is for a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_secs(4);
