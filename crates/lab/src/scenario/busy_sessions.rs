@@ -12,6 +12,7 @@ use super::stage::Story;
 use super::statistics::median;
 use super::table::{self, Row, TABLE, figure, least};
 use super::{About, Key, Outcome, Scenario, Stage};
+use crate::arrivals::Gap;
 use crate::emu::{LinkConfig, Loss, MS, SECOND};
 use crate::ground::{Congestion, Connections, Ground, Mode, Receiver, Terrain, Transfer, Trouble};
 use serde_json::Value;
@@ -128,9 +129,11 @@ fn sum_mbps() -> u64 {
 
 fn row(stage: &Stage<'_>, session: u64, transfer: &Transfer) -> Row {
     let mbps = transfer.mbps_within(FIRST_NS, stage.settings.number("seconds") * SECOND);
+    let pause_ns = Gap::longest_within(&transfer.gaps, transfer.start_ns, transfer.end_ns);
     table::row([
         ("session", session.to_string().into()),
         ("goodput_mbps", figure(mbps)),
+        ("longest_pause_ms", figure(Some(pause_ns as f64 / MS as f64))),
         (SHARE, figure(mbps.map(|mbps| mbps / (sum_mbps() as f64 * PAYLOAD)))),
     ])
 }

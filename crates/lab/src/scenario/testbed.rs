@@ -122,6 +122,8 @@ pub struct Testbed {
     addresses: [Option<IpAddr>; 2],
     lab: PathBuf,
     servers: Vec<Process>,
+    /// Those that keep the machine busy.
+    spinning: Vec<Process>,
     /// The client's source of flows, once there is one.
     client_sends: Option<Process>,
 }
@@ -199,6 +201,7 @@ impl Testbed {
             addresses: [None; 2],
             lab: std::env::current_exe()?,
             servers: Vec::new(),
+            spinning: Vec::new(),
             client_sends: None,
         };
         testbed.plug_at_home()?;

@@ -22,9 +22,6 @@ use std::time::{Duration, Instant};
 const PORT: u16 = 51_820;
 /// How long a command of the gateway may take.
 const COMMAND: Duration = Duration::from_secs(10);
-/// How long a process may take to end: a client that takes its firewall rules away waits for the
-/// kernel, which took 10 s beside programs that never sleep.
-const END: Duration = Duration::from_secs(60);
 /// How long the gateway may take to answer its first command.
 const GATEWAY_START: Duration = Duration::from_secs(10);
 /// How long the tunnel may take to carry.
@@ -378,7 +375,7 @@ fn endpoints(testbed: &Testbed) -> Vec<String> {
 /// Asks a process to end, and waits until it has.
 fn ask_to_end(process: &Process) -> anyhow::Result<()> {
     process.terminate();
-    let end = Instant::now() + END;
+    let end = Instant::now() + COMMAND;
     while process.is_running() {
         if Instant::now() > end {
             bail!(process.failure("does not end"));

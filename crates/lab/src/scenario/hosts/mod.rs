@@ -387,7 +387,10 @@ impl Ground for Hosts {
 
     fn begin_anew(&mut self, limit_ns: u64) -> Result<Option<u64>, Trouble> {
         // The server calls only the new client: the old one would answer at once.
-        self.deployment.end_client()?;
+        self.testbed.rest(true);
+        let ended = self.deployment.end_client();
+        self.testbed.rest(false);
+        ended?;
         let mut calling = self.testbed.reach(limit_ns / MS)?;
         let started_ns = self.deployment.start_client(&self.testbed)?;
         let patience = Duration::from_nanos(limit_ns) + REPORT;

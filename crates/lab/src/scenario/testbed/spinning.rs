@@ -28,8 +28,16 @@ impl Testbed {
             command.arg(format!("--nice={nice}"));
             let mut spinning = host.spawn("spin", command)?;
             spinning.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
-            self.servers.push(spinning);
+            self.spinning.push(spinning);
         }
         Ok(())
+    }
+
+    /// Lets these programs rest, or go on. Beside them a client takes up to a minute to end: the
+    /// kernel frees its firewall rules before `nft` may end, and does that when it has time.
+    pub fn rest(&self, resting: bool) {
+        for spinning in &self.spinning {
+            spinning.pause(resting);
+        }
     }
 }
