@@ -76,6 +76,20 @@ impl MtuSearch {
         self.confirmed
     }
 
+    /// The UDP payload that the path probably carries, in bytes: what its first probe has, until
+    /// that is answered or lost. Connections that open with a session keep their segment size, and
+    /// most paths carry the largest.
+    pub(crate) fn expected(&self) -> usize {
+        match self.state {
+            State::Searching { candidate: 0, tries: 0..=1 } if self.pause == AGAIN_FIRST => {
+                CANDIDATES[0].into()
+            }
+            State::Searching { .. } | State::Settled { .. } | State::Doubted { .. } => {
+                self.confirmed
+            }
+        }
+    }
+
     /// Whether the loss of a datagram of `size` bytes says something about the path, and nothing
     /// about its MTU.
     pub(crate) const fn surely_carries(&self, size: usize) -> bool {
@@ -216,6 +230,20 @@ mod tests {
         assert_eq!(search(1_300).0, 1_292);
         assert_eq!(search(1_232), (1_232, 19));
         assert_eq!(search(BASE_DATAGRAM), (BASE_DATAGRAM, 27));
+    }
+
+    #[test]
+    fn the_largest_size_is_expected_until_its_first_probe_is_lost() {
+        let mut search = MtuSearch::default();
+        assert_eq!(search.expected(), 1_452);
+        search.probe(Instant::ZERO);
+        assert_eq!(search.expected(), 1_452, "an answer may come");
+        search.probe(Instant::ZERO);
+        assert_eq!(search.expected(), BASE_DATAGRAM);
+        go_on(&mut search, Instant::ZERO, 1_300);
+        assert_eq!(search.expected(), 1_292);
+        search.probe(Instant::ZERO + AGAIN_FIRST);
+        assert_eq!(search.expected(), 1_292, "it was lost before");
     }
 
     #[test]

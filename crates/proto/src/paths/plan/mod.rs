@@ -426,11 +426,11 @@ impl PathPlan<'_> {
         is_left_over.then(|| last + LEFT_OVER)
     }
 
-    /// What the smallest of `chosen` and the paths that carry a share has room for: a connection's
-    /// segments may go by any of them.
+    /// What the smallest of `chosen` and the paths that carry a share probably has room for: a
+    /// connection's segments may go by any of them.
     pub(crate) fn least_room(&self, chosen: PathId) -> Option<usize> {
         let carry = self.paths.iter().filter(|path| path.has_share() || path.id == chosen);
-        carry.map(|path| path.mtu.datagram() - OVERHEAD).min()
+        carry.map(|path| path.mtu.expected() - OVERHEAD).min()
     }
 }
 
