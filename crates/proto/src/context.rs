@@ -232,7 +232,7 @@ pub enum Event {
         peer: PeerKey,
         /// Its address.
         remote: SocketAddr,
-        /// Time from the first datagram of the move to its proof.
+        /// Time from the first datagram of the move to its proof; 0 if the path stood by, proven.
         took: Duration,
     },
     /// Two hosts use one key: at the gateway a client's key, at a client its own. Reported once,

@@ -65,6 +65,7 @@ pub struct Path {
     shared_since: Instant,
     was_wanted: bool,
     since: Instant,
+    proven_at: Option<Instant>,
     mtu_due: Option<Instant>,
     heard_at: Option<Instant>,
     returned_at: Option<Instant>,
@@ -143,6 +144,7 @@ impl Path {
             shared_since: since,
             was_wanted: false,
             since,
+            proven_at: None,
             mtu_due: None,
             heard_at: None,
             returned_at: None,
@@ -383,7 +385,7 @@ impl Path {
     /// Takes the answer to a challenge: the address is proven and the path carries data.
     pub fn proved(&mut self, now: Instant, answer: Answer) {
         self.rtt.sample(answer.elapsed, Duration::ZERO);
-        self.move_to_proven();
+        self.move_to_proven(now);
         let small = answer.size < self.mtu.datagram() && self.mtu.datagram() > BASE_DATAGRAM;
         if small && self.is_silent() {
             // Only the small get through: the path may have shrunk.
@@ -413,8 +415,9 @@ impl Path {
     }
 
     /// Somebody answered there, or only the peer could have sent from there.
-    pub(crate) const fn move_to_proven(&mut self) {
+    pub(crate) fn move_to_proven(&mut self, now: Instant) {
         self.state.move_to_proven();
+        self.proven_at.get_or_insert(now);
     }
 
     /// An answer is overdue: whatever it was asked before was about something else.
@@ -435,13 +438,19 @@ impl Path {
     pub(crate) fn move_to(&mut self, now: Instant, remote: SocketAddr) {
         self.route.remote = remote;
         self.state.move_to_chosen();
-        (self.since, self.heard_at) = (now, None);
+        (self.since, self.proven_at, self.heard_at) = (now, None, None);
         self.probes = Probes::default();
     }
 
     /// When it was first thought of, or led elsewhere.
     pub(crate) const fn since(&self) -> Instant {
         self.since
+    }
+
+    /// How long its proof took, if that is a thing of this moment; nothing if it stood by.
+    pub(crate) fn proof_took(&self, now: Instant) -> Duration {
+        let stood_by = self.proven_at.is_some_and(|proven_at| proven_at < now);
+        if stood_by { Duration::ZERO } else { now.saturating_since(self.since) }
     }
 
     /// When an authentic datagram last came by it.
@@ -512,7 +521,7 @@ impl Path {
 
     /// A handshake was answered by it.
     pub(crate) fn note_handshake(&mut self, now: Instant, sent_at: Instant) {
-        self.move_to_proven();
+        self.move_to_proven(now);
         self.move_from_gone();
         self.answers(now);
         self.heard_at = Some(now);

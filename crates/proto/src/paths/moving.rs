@@ -62,7 +62,7 @@ impl PathManager {
 
     pub(crate) fn tell_moved(&mut self, now: Instant, id: PathId) {
         if let Some(path) = self.list.get(id) {
-            let took = now.saturating_since(path.since());
+            let took = path.proof_took(now);
             let remote = path.route.remote;
             self.wishes.push(Wish::Activated { remote, took });
         }

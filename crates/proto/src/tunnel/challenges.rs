@@ -45,7 +45,7 @@ impl Tunnel {
                 path.move_from_gone();
             }
             if answered {
-                path.move_to_proven();
+                path.move_to_proven(cx.now);
             }
             let (id, proven) = (path.id, path.is_proven());
             if fresh && proven {
