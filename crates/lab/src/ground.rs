@@ -17,7 +17,9 @@ mod transfer;
 
 pub use act::{Act, Blockade, Cue, FIRST_LINK, Moment, Transport};
 pub use call::{Call, CallRun, Talk};
-pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
+pub use connection::{
+    Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun, Version,
+};
 pub use datagrams::{Datagrams, DatagramsRun, What};
 pub use terrain::{
     Assist, Compress, Edge, Families, Known, Load, Mode, SCHEDULERS, Spread, TRANSPORTS, Terrain,
@@ -152,6 +154,18 @@ pub trait Ground {
     /// # Errors
     /// See [`Trouble`].
     fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble>;
+
+    /// Notes from now on the length of each datagram that leaves the gateway for the client.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn note_lengths(&mut self) -> Result<(), Trouble>;
+
+    /// The noted lengths at layer 3, in bytes. Notes none from now on.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn noted_lengths(&mut self) -> Result<Vec<usize>, Trouble>;
 
     /// Does an act while there is no traffic. From then on the server calls every client.
     ///

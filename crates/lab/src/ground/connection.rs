@@ -14,6 +14,8 @@ pub struct Connections {
     pub route: Route,
     /// The server's address, below [`Self::SERVERS`]; on the open route there is one.
     pub server: u8,
+    /// The version of IP that both ends use. Version 6 in virtual time only, through the tunnel.
+    pub version: Version,
     /// Number of connections.
     pub count: u32,
     /// The receiver; the other side sends.
@@ -28,6 +30,16 @@ pub struct Connections {
     pub patience: Patience,
     /// The bytes that the sender sends. Other content than random bytes in virtual time only.
     pub content: Content,
+}
+
+/// A version of IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// IPv4.
+    #[default]
+    V4,
+    /// IPv6.
+    V6,
 }
 
 /// The pace of the sender's program.
@@ -116,8 +128,19 @@ impl Connections {
     pub const fn bulk(to: Receiver, length: u64) -> Self {
         let patience = Patience { retries: None, keeps_alive: false };
         let (route, congestion) = (Route::Tunnelled, Congestion::Cubic);
-        let (pace, content) = (Pace::Full, Content::Random);
-        Self { route, server: 0, count: 1, to, length, pace, congestion, patience, content }
+        let (pace, content, version) = (Pace::Full, Content::Random, Version::V4);
+        Self {
+            route,
+            server: 0,
+            version,
+            count: 1,
+            to,
+            length,
+            pace,
+            congestion,
+            patience,
+            content,
+        }
     }
 
     /// The same, with more data than links of this rate carry in this time, however long it takes

@@ -44,6 +44,8 @@ pub struct DatagramsRun {
     pub delays_ms: Option<[f64; 3]>,
     /// Datagrams that arrived after one that was sent later.
     pub overtaken: u64,
+    /// UDP payload of the longest datagram that arrived, in bytes; 0 if none did.
+    pub longest: usize,
 }
 
 impl Datagrams {
@@ -106,6 +108,6 @@ impl DatagramsRun {
             broke,
             segments: None,
         };
-        Self { transfer, delays_ms, overtaken: heard.overtaken }
+        Self { transfer, delays_ms, overtaken: heard.overtaken, longest: heard.longest }
     }
 }

@@ -45,6 +45,8 @@ pub struct Terrain {
     pub compress: Compress,
     /// Whether packets that wait share datagrams. `false` in virtual time only.
     pub aggregates: bool,
+    /// Whether both tunnel ends leave out headers that the other one knows.
+    pub elides: bool,
     /// The connections that both tunnel ends acknowledge locally.
     pub assist: Assist,
     /// The device between the client's first network and the Internet.
@@ -212,6 +214,7 @@ impl Terrain {
             judges_offload: true,
             compress: Compress::Off,
             aggregates: true,
+            elides: false,
             without: None,
             asks: None,
             assist: Assist::On,

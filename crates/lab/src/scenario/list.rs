@@ -14,6 +14,7 @@ use super::failover::Failover;
 use super::family::FamilyChange;
 use super::first_download::FirstDownload;
 use super::gso_mangled::GsoMangled;
+use super::headers::Headers;
 use super::hop::Hop;
 use super::idle::Idle;
 use super::latency_qos::LatencyQos;
@@ -77,6 +78,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &LossyUplink,
     &BusySessions,
     &CompressFlows,
+    &Headers,
     &Bond,
     &SharedBottleneck,
     &Competition,

@@ -29,6 +29,7 @@ mod family;
 mod feedback;
 mod first_download;
 mod gso_mangled;
+mod headers;
 mod hop;
 pub mod hosts;
 mod idle;

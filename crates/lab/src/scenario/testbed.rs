@@ -73,6 +73,8 @@ pub struct Testbed {
     pub transport: &'static str,
     /// Whether its configuration asks for low latency for calls that are not RTP.
     pub early: bool,
+    /// Whether both ends leave out headers that the other one knows.
+    pub elides: bool,
     /// Its priorities of the server's addresses.
     pub levels: &'static [(u8, u8)],
     /// The paths in use.
@@ -145,14 +147,7 @@ impl Testbed {
         let gateway = network.add_host("gateway")?;
         let server = network.add_host("server")?;
         let cards = vec![network.add_card(client, "wlan0")?, network.add_card(client, "wwan0")?];
-        let (home_site, nat) = match terrain.edge {
-            Edge::Any | Edge::Open => (Site::Home, None),
-            Edge::Nat { filtering, expiry_ns } => {
-                let outside = HOME_OUTSIDE.into();
-                let nat = NatConfig::new(NatKind::PortRestricted, vec![outside]);
-                (Site::BehindHome, Some(NatConfig { filtering, expiry_ns, ..nat }))
-            }
-        };
+        let (home_site, nat) = home_behind(terrain.edge);
         let mut access = |site: Site, nat| {
             network.add_access(client, terrain.link.clone(), &site.subnets(family), nat)
         };
@@ -174,6 +169,7 @@ impl Testbed {
             scheduler: terrain.scheduler,
             transport: terrain.transport,
             early: terrain.early,
+            elides: terrain.elides,
             levels: terrain.levels,
             spread: terrain.spread,
             assist: terrain.assist,
@@ -377,6 +373,13 @@ impl Testbed {
         }
         Ok(())
     }
+}
+
+/// The client's first network behind such a device, and its NAT.
+fn home_behind(edge: Edge) -> (Site, Option<NatConfig>) {
+    let Edge::Nat { filtering, expiry_ns } = edge else { return (Site::Home, None) };
+    let nat = NatConfig::new(NatKind::PortRestricted, vec![HOME_OUTSIDE.into()]);
+    (Site::BehindHome, Some(NatConfig { filtering, expiry_ns, ..nat }))
 }
 
 /// Waits until a subscriber was answered; `None` if nobody answered.

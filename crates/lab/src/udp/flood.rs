@@ -114,6 +114,7 @@ impl Sink {
             return Err(format!("datagram {number} came twice"));
         }
         self.asks_ns = None;
+        self.heard.note_length(payload);
         self.heard.opened_ns.get_or_insert(now_ns);
         self.heard.overtaken += u64::from(number < self.next);
         self.next = self.next.max(number + 1);

@@ -43,6 +43,8 @@ pub struct Heard {
     pub overtaken: u64,
     /// Delays of datagrams, if they are known.
     pub delays: Delays,
+    /// Bytes of the longest payload; 0 if none arrived.
+    pub longest: usize,
 }
 
 impl End {
@@ -92,6 +94,11 @@ impl End {
 }
 
 impl Heard {
+    /// Notes the length of a payload.
+    fn note_length(&mut self, payload: &[u8]) {
+        self.longest = self.longest.max(payload.len());
+    }
+
     /// Notes received bytes.
     fn note(&mut self, now_ns: u64, bytes: u64) {
         self.bytes += bytes;

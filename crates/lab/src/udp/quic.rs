@@ -143,6 +143,7 @@ impl Quic {
 
     pub(super) fn arrives(&mut self, now_ns: u64, payload: &[u8]) {
         let now = self.origin + Duration::from_nanos(now_ns);
+        self.heard.note_length(payload);
         let mut response = Vec::new();
         let event = self.endpoint.handle(now, other(), None, None, payload.into(), &mut response);
         match event {

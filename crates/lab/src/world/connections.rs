@@ -18,11 +18,12 @@ mod sent;
 mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use super::inner::{address, server};
+use super::inner::{address, address_by, server, server_by};
 use super::laws::{Breach, Law, Promised};
 use crate::emu::{Endpoints, Frame as _, IpPacket, Protocol, Rng, earliest};
+use crate::ground::Version;
 use crate::tcp::{Config, End, Ending, State};
 use capture::Capture;
 use crossing::Crossing;
@@ -34,8 +35,11 @@ pub(super) use session::{Shell, Terminal};
 
 /// What a packet of the server's may have: it knows nothing of the tunnel.
 const SERVER_MTU: u16 = 1_500;
-/// IPv4 header, and the fixed part of TCP's.
-const HEADERS: (usize, usize) = (20, 20);
+/// Bytes of the headers of IPv4 and IPv6, and of the fixed part of TCP's.
+const IP_HEADERS: [usize; 2] = [20, 40];
+const TCP_HEADER: usize = 20;
+/// How a packet of IPv6 begins.
+const FIRST_V6: u8 = 0x60;
 
 /// A connection by number: the first is 0.
 pub(super) type Number = u32;
@@ -153,6 +157,25 @@ impl Connections {
             ..Config::new(local, remote, seed.next_u64())
         };
         [config(here, there, client_mtu), config(there, here, SERVER_MTU)]
+    }
+
+    /// The same by another version of IP.
+    pub(super) fn configs_by(
+        &self,
+        version: Version,
+        client: usize,
+        number: u8,
+        client_mtu: u16,
+    ) -> [Config; 2] {
+        let [mut here, mut there] = self.configs(client, number, client_mtu);
+        let (of_client, of_server) = (address_by(version, client), server_by(version, number));
+        for (config, local, remote) in
+            [(&mut here, of_client, of_server), (&mut there, of_server, of_client)]
+        {
+            config.local.set_ip(local);
+            config.remote.set_ip(remote);
+        }
+        [here, there]
     }
 
     /// The client opens a connection. The parties' addresses are those of [`Self::configs`], asked
@@ -332,8 +355,8 @@ impl Connections {
         let number = number(here.port(), there.port())?;
         let one = self.open.get(&number)?;
         let of_client = at.is_none_or(|client| client == one.client);
-        let server = one.ends[Side::Server as usize].end.config().local.ip();
-        let ends = [IpAddr::from(address(one.client)), server];
+        let Config { local, remote, .. } = one.ends[Side::Client as usize].end.config();
+        let ends = [local.ip(), remote.ip()];
         (of_client && [here.ip(), there.ip()] == ends).then_some((number, side))
     }
 
@@ -495,8 +518,9 @@ const fn why(ending: Ending) -> Option<&'static str> {
 /// A packet as a tunnel device hands it over, and the bytes of its first part: all of them, or
 /// those of the headers.
 pub(super) fn in_parts(packet: Vec<u8>) -> (Vec<u8>, usize) {
-    let (ip, tcp) = HEADERS;
-    let headers = packet.get(ip + tcp / 2 + 2).map_or(0, |words| ip + usize::from(words >> 4) * 4);
+    let ip = IP_HEADERS[usize::from(packet.first() >= Some(&FIRST_V6))];
+    let headers =
+        packet.get(ip + TCP_HEADER / 2 + 2).map_or(0, |words| ip + usize::from(words >> 4) * 4);
     // Either happens; which one follows from the packet.
     let is_odd = packet.get(ip + 7).is_some_and(|sequence| sequence % 2 == 1);
     let head = if is_odd { headers.min(packet.len()) } else { packet.len() };

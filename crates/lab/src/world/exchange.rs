@@ -4,7 +4,7 @@
 //! stand behind the hosts' TUNs and see whole payloads ([`crate::udp`]).
 
 use super::host_id::CLIENT;
-use super::inner::{LEN_MAX, header};
+use super::inner::{LEN_MAX, header, ipv4_checksum};
 use super::laws::{Breach, Law};
 use super::op::Way;
 use crate::emu::earliest;
@@ -122,7 +122,9 @@ fn packet(way: Way, port: u16, payload: &[u8]) -> Vec<u8> {
     packet[20..22].copy_from_slice(&from.to_be_bytes());
     packet[22..24].copy_from_slice(&to.to_be_bytes());
     packet[24..26].copy_from_slice(&((len - IP_HEADER) as u16).to_be_bytes());
-    // No checksum: RFC 768 has it so that 0 says that there is none.
+    let sum = ipv4_checksum(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    // No checksum of UDP: RFC 768 has it so that 0 says that there is none.
     packet[usize::from(HEADERS)..].copy_from_slice(payload);
     packet
 }

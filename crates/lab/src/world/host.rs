@@ -58,6 +58,8 @@ pub(super) struct Holding {
     pub(super) reorders: bool,
     /// Whether it falls back to single sends where segmented ones lose more.
     pub(super) judges_offload: bool,
+    /// Whether it announces that it leaves out headers that the other end knows.
+    pub(super) elides: bool,
     /// The heuristics that it goes without, in a build that can leave them out.
     pub(super) ablation: Ablation,
 }
@@ -73,12 +75,18 @@ impl Holding {
         competes: true,
         reorders: true,
         judges_offload: true,
+        elides: false,
         ablation: Ablation::NONE,
     };
 
     /// What is done for connections.
     fn rules(&self) -> Rules {
         Rules::from(self.hold).assisting(self.assist)
+    }
+
+    /// What is announced.
+    fn features(&self) -> Features {
+        Features::CONTENT | if self.elides { Features::COMPACT } else { Features::NONE }
     }
 }
 
@@ -517,7 +525,7 @@ fn engine(
         reorders: holding.reorders,
         saving: SavingConfig::default(),
         judges_offload: holding.judges_offload,
-        features: Features::CONTENT,
+        features: holding.features(),
         ablation: holding.ablation,
     };
     let node = Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET);

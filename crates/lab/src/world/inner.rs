@@ -2,13 +2,15 @@
 //!
 //! A packet follows entirely from its [`Inner`], so the reference model keeps no bytes: it makes
 //! the packet again and compares. The number stands in the IPv4 identification and header checksum
-//! (which the tunnel must not touch), so even a packet of 20 bytes has one.
+//! (which the tunnel must not touch), so even a packet of 20 bytes has one. In some flows packets
+//! are [sound](is_sound), as a kernel makes them, with the number at the end: their headers can be
+//! left out on the way. And in one the content can be compressed.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::op::{Overreach, Way};
 use crate::emu::Rng;
-use crate::ground::{Call, Talk};
+use crate::ground::{Call, Talk, Version};
 
 /// A server behind the gateway.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
@@ -17,6 +19,17 @@ pub(super) const fn server(number: u8) -> Ipv4Addr {
     let [a, b, c, d] = SERVER.octets();
     Ipv4Addr::new(a, b, c, d + number)
 }
+/// The same address by this version of IP; that of version 6 ends with the one of version 4.
+pub(super) const fn server_by(version: Version, number: u8) -> IpAddr {
+    match version {
+        Version::V4 => IpAddr::V4(server(number)),
+        Version::V6 => ending_with(SERVERS_V6, server(number)),
+    }
+}
+/// The network of the server's addresses of version 6, for documentation (RFC 3849).
+const SERVERS_V6: [u16; 6] = [0x2001, 0xdb8, 0, 7, 0, 0];
+/// That of the clients', private (RFC 4193).
+const CLIENTS_V6: [u16; 6] = [0xfd77, 0, 0, 0, 0, 0];
 /// The gateway inside the tunnel.
 pub(super) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// A network of the gateway's own with global addresses (TEST-NET-3).
@@ -32,6 +45,23 @@ pub(super) const LEN_MAX: u16 = 1_420;
 
 /// Flows of a client each way.
 const FLOWS: u32 = 5;
+/// The first of them have wrong checksums.
+const UNSOUND: u8 = 2;
+/// The one whose packets have no UDP checksum (RFC 768), and the one with content that can be
+/// compressed.
+const UNSUMMED: u8 = 3;
+const PLAIN: u8 = 4;
+/// The server's port of most flows, and that of [`PLAIN`]: what a web port has is not compressed.
+const SERVER_PORT: [u8; 2] = 443_u16.to_be_bytes();
+const PLAIN_PORT: [u8; 2] = 8_888_u16.to_be_bytes();
+/// How every client's port of these flows begins.
+const PORTS: u8 = 0x40;
+/// Bytes of content that are repeated in [`PLAIN`].
+const REPEATED: usize = 16;
+/// Bytes of the number at the end of a sound packet.
+const NUMBER: usize = 4;
+/// Bytes of IPv4 and UDP header.
+const HEADERS: usize = 28;
 
 const UDP: u8 = 17;
 const TCP: u8 = 6;
@@ -112,10 +142,35 @@ pub(super) const fn address(client: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, high, low)
 }
 
+/// The same by this version of IP.
+pub(super) const fn address_by(version: Version, client: usize) -> IpAddr {
+    match version {
+        Version::V4 => IpAddr::V4(address(client)),
+        Version::V6 => ending_with(CLIENTS_V6, address(client)),
+    }
+}
+
+const fn ending_with([a, b, c, d, e, f]: [u16; 6], v4: Ipv4Addr) -> IpAddr {
+    let [s, t, u, v] = v4.octets();
+    let (g, h) = (u16::from_be_bytes([s, t]), u16::from_be_bytes([u, v]));
+    IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h))
+}
+
 /// The number of a packet that came out of the tunnel.
 pub(super) fn id_of(packet: &[u8]) -> Option<u32> {
     let header = packet.get(..usize::from(LEN_MIN))?;
-    Some(u32::from_be_bytes([header[4], header[5], header[10], header[11]]))
+    let number = if is_sound(packet) {
+        *packet.last_chunk()?
+    } else {
+        [header[4], header[5], header[10], header[11]]
+    };
+    Some(u32::from_be_bytes(number))
+}
+
+/// Whether a packet has right checksums, and its number at the end: by its ports, if there is room.
+fn is_sound(packet: &[u8]) -> bool {
+    let is_udp = packet.len() >= HEADERS + NUMBER && packet[9] == UDP;
+    is_udp && !(packet[20] == PORTS && packet[21] < UNSOUND)
 }
 
 impl Inner {
@@ -127,15 +182,22 @@ impl Inner {
             Body::Said(said) => self.said(said),
             Body::Forbidden(_) => self.data(FORBIDDEN_LEN),
         };
-        let [a, b, c, d] = self.id.to_be_bytes();
-        (packet[4], packet[5], packet[10], packet[11]) = (a, b, c, d);
+        let number = self.id.to_be_bytes();
+        if is_sound(&packet) {
+            let (_, _, flow) = self.flow();
+            complete(&mut packet, number, flow != UNSUMMED);
+        } else {
+            let [a, b, c, d] = number;
+            (packet[4], packet[5], packet[10], packet[11]) = (a, b, c, d);
+        }
         packet
     }
 
     /// The flow that it is of, of those of all clients both ways.
     pub(super) const fn flow(&self) -> (usize, Way, u8) {
         let flow = match self.body {
-            Body::Data(_) | Body::Syn(_) | Body::Forbidden(_) => self.id % FLOWS,
+            Body::Data(_) | Body::Syn(_) => self.id % FLOWS,
+            Body::Forbidden(_) => 0,
             Body::Said(Said::Voice(_)) => FLOWS,
             Body::Said(Said::Echo(_)) => FLOWS + 1,
         };
@@ -149,7 +211,7 @@ impl Inner {
         let headers = match self.body {
             Body::Syn(_) => packet.len(),
             Body::Said(_) => packet.len(),
-            Body::Data(_) | Body::Forbidden(_) if packet.len() >= 28 => 28,
+            Body::Data(_) | Body::Forbidden(_) if packet.len() >= HEADERS => HEADERS,
             Body::Data(_) | Body::Forbidden(_) => usize::from(LEN_MIN),
         };
         let spare = (packet.len() - headers) as u64;
@@ -209,14 +271,18 @@ impl Inner {
 
     fn data(&self, len: u16) -> Vec<u8> {
         let len = usize::from(len);
-        let protocol = if len >= 28 { UDP } else { EXPERIMENT };
+        let protocol = if len >= HEADERS { UDP } else { EXPERIMENT };
         let mut packet = self.header(len, protocol);
         let mut rng = Rng::new(self.id.into()).fork(0x696e);
         rng.fill(&mut packet[20..]);
         if protocol == UDP {
             let (_, _, flow) = self.flow();
-            packet[20..24].copy_from_slice(&[0x40, flow, 0x01, 0xbb]);
+            packet[20..22].copy_from_slice(&[PORTS, flow]);
+            packet[22..24].copy_from_slice(if flow == PLAIN { &PLAIN_PORT } else { &SERVER_PORT });
             packet[24..26].copy_from_slice(&(len as u16 - 20).to_be_bytes());
+            if flow == PLAIN {
+                repeat(&mut packet[HEADERS..]);
+            }
         }
         packet
     }
@@ -260,11 +326,48 @@ pub(super) fn header(len: usize, client: usize, way: Way) -> Vec<u8> {
     Inner { id: 0, client, way, body: Body::Data(LEN_MIN) }.header(len, EXPERIMENT)
 }
 
+/// Repeats how a payload begins, which then looks like nothing that is never compressed.
+fn repeat(payload: &mut [u8]) {
+    if let Some(first) = payload.first_mut() {
+        *first = b'{';
+    }
+    for at in REPEATED..payload.len() {
+        payload[at] = payload[at - REPEATED];
+    }
+}
+
+/// Gives a UDP packet its number, and right checksums, or none of UDP.
+fn complete(packet: &mut [u8], number: [u8; NUMBER], is_summed: bool) {
+    let end = packet.len() - NUMBER;
+    packet[end..].copy_from_slice(&number);
+    (packet[4], packet[5]) = (number[2], number[3]);
+    (packet[10], packet[11], packet[26], packet[27]) = (0, 0, 0, 0);
+    let sum = ipv4_checksum(packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    if is_summed {
+        let length = packet.len() - usize::from(LEN_MIN);
+        let sum = checksum(&packet[12..], u32::from(UDP) + length as u32);
+        // A sum of zero is written the other way (RFC 768).
+        let sum = if sum == 0 { u16::MAX } else { sum };
+        packet[26..28].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// The checksum of an IPv4 header whose own field is zero (RFC 791, 3.1).
+pub(super) fn ipv4_checksum(packet: &[u8]) -> u16 {
+    checksum(&packet[..usize::from(LEN_MIN)], 0)
+}
+
 /// The checksum of the TCP segment (RFC 9293, 3.1); 0 over one that has the right one.
 fn tcp_sum(packet: &[u8]) -> u16 {
-    let words = packet[12..20].chunks_exact(2).chain(packet[20..].chunks_exact(2));
-    let words = words.map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
-    let mut sum = words.sum::<u32>() + u32::from(TCP) + TCP_LEN as u32;
+    checksum(&packet[12..], u32::from(TCP) + TCP_LEN as u32)
+}
+
+/// The Internet checksum (RFC 1071) of these bytes and of `more`, which is summed already.
+fn checksum(bytes: &[u8], more: u32) -> u16 {
+    let words =
+        bytes.chunks(2).map(|pair| u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    let mut sum = words.map(u32::from).sum::<u32>() + more;
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

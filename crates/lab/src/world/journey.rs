@@ -37,6 +37,8 @@ use acts::Client;
 const FLOW_LEN: u16 = Flow::BYTES + 28;
 /// Bytes of a ping.
 const PING_LEN: u16 = 84;
+/// Bytes of the IPv4 and UDP headers around a datagram.
+const OUTER_HEADERS: usize = 28;
 /// How long an answer to a ping may take.
 const ECHO_NS: u64 = 2 * SECOND;
 /// The label of the random numbers for busy machines.
@@ -54,6 +56,8 @@ pub struct Journey {
     seed: u64,
     /// The most bytes that both ends of the tunnel held in an outage, since it was asked for.
     held_bytes_max: Option<u64>,
+    /// Lengths of datagrams that left the gateway, while they are noted.
+    noted: Option<Vec<usize>>,
 }
 
 impl Journey {
@@ -91,7 +95,8 @@ impl Journey {
             pipe.delay_ns += terrain.beyond_ns;
         }
         let bare = Bare::new(seed, &whole);
-        Ok(Self { tunnelled, client, bare, link, seed, held_bytes_max: None })
+        let (held_bytes_max, noted) = (None, None);
+        Ok(Self { tunnelled, client, bare, link, seed, held_bytes_max, noted })
     }
 
     /// Keeps what passes the ends of the tunnel's TCP connections, for [`Self::captured`].
@@ -180,6 +185,7 @@ impl Ground for Journey {
         running.take(&mut self.tunnelled);
         self.client.tell(&mut moments);
         let passed = self.tunnelled.overheard();
+        note(&mut self.noted, &passed);
         Ok(running.end(&moments, &passed))
     }
 
@@ -250,6 +256,7 @@ impl Ground for Journey {
         let before = sent(&self.tunnelled);
         self.pause(length_ns)?;
         let passed = self.tunnelled.overheard();
+        note(&mut self.noted, &passed);
         let packets = passed.iter().filter(|one| one.is_at_client()).count() as u64;
         Ok(Overheard { packets, bytes: sent(&self.tunnelled) - before })
     }
@@ -303,8 +310,29 @@ impl Ground for Journey {
         Ok(acts::reported(&self.tunnelled, at))
     }
 
+    fn note_lengths(&mut self) -> Result<(), Trouble> {
+        self.tunnelled.eavesdrop();
+        self.noted = Some(Vec::new());
+        Ok(())
+    }
+
+    fn noted_lengths(&mut self) -> Result<Vec<usize>, Trouble> {
+        let passed = self.tunnelled.overheard();
+        note(&mut self.noted, &passed);
+        Ok(self.noted.take().unwrap_or_default())
+    }
+
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {
         self.client.act(&mut self.tunnelled, act)
+    }
+}
+
+/// Notes the lengths of what left the gateway, if they are asked for.
+fn note(noted: &mut Option<Vec<usize>>, passed: &[Passed]) {
+    let is_noted =
+        |one: &&Passed| one.leaves && one.way == Way::Down && one.kind == Some(Kind::Data);
+    if let Some(noted) = noted {
+        noted.extend(passed.iter().filter(is_noted).map(|one| one.len + OUTER_HEADERS));
     }
 }
 

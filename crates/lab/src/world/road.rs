@@ -98,6 +98,7 @@ impl Tunnelled {
                 competes: terrain.competes,
                 reorders: terrain.reorders,
                 judges_offload: terrain.judges_offload,
+                elides: terrain.elides,
                 ablation: ablation(terrain),
             },
             beside: beside.len(),

@@ -410,6 +410,24 @@ const ROWS: &[Row] = &[
         broken_quick: &[],
     },
     Row {
+        name: "headers",
+        summary: "bytes beyond the inner packet by kind of flow, and a download over two links",
+        keys: "bytes_beyond_inner_bulk_v4, bytes_beyond_inner_bulk_v6, \
+            bytes_beyond_inner_quic_v4, bytes_beyond_inner_rtp_v4, \
+            bytes_beyond_inner_telemetry_v4, goodput_mbps, checksum_ok",
+        short: &["seconds=10"],
+        not_in_short: &[],
+        broken: &[
+            "bytes_beyond_inner_bulk_v4",
+            "bytes_beyond_inner_bulk_v6",
+            "bytes_beyond_inner_quic_v4",
+            "bytes_beyond_inner_rtp_v4",
+            "goodput_mbps",
+        ],
+        quick: &["seconds=6"],
+        broken_quick: &["bytes_beyond_inner_bulk_v4", "bytes_beyond_inner_rtp_v4"],
+    },
+    Row {
         name: "bond",
         summary: "one connection each way over the two hotspots of Multilink VPN",
         keys: "down_mbps, up_mbps, latency_over_best, rate_over_best, latency_over_rate, \

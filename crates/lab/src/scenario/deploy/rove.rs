@@ -32,6 +32,8 @@ const FIRST_CARD: &str = "wlan0";
 const PEER: &str = "phone";
 /// The name of the invite for further clients.
 const CROWD: &str = "crowd";
+/// The section of an end that leaves out headers that the other one knows.
+const ELIDES: &str = "[saving]\nheaders = true\n";
 /// How many of them enrol at a time.
 const ENROL_AT_ONCE: usize = 8;
 
@@ -133,6 +135,7 @@ impl Rove {
         gateway.leave_out_nat()?;
         gateway.take_streams(streams)?;
         gateway.hold(*hold, testbed.assists())?;
+        gateway.save(testbed.elides)?;
         let mut running = gateway.start(&["gateway", "run"])?;
         gateway.wait_until_answers(&mut running)?;
         let invite = gateway.invite(PEER, 1)?;
@@ -458,6 +461,11 @@ impl<'a> Commands<'a> {
         self.edit_gateway("[persistence]\n", &section)
     }
 
+    /// Configures whether the gateway leaves out headers that the client knows.
+    fn save(&self, elides: bool) -> anyhow::Result<()> {
+        if elides { self.edit_gateway("[saving]\n", ELIDES) } else { Ok(()) }
+    }
+
     /// Writes the client's configuration, if it needs one.
     fn configure_client(&self, setup: &Setup, testbed: &Testbed) -> anyhow::Result<()> {
         let streams = match setup.streams {
@@ -467,8 +475,9 @@ impl<'a> Commands<'a> {
         };
         let streams = streams.map(|line| format!("[client]\n{line}\n"));
         let paths = section_of(testbed.mode, testbed.scheduler, testbed.transport, testbed.spread);
-        let sections =
-            [streams, setup.hold.section(testbed.assists()), paths, qos_section(testbed)];
+        let persistence = setup.hold.section(testbed.assists());
+        let saving = testbed.elides.then(|| ELIDES.to_owned());
+        let sections = [streams, persistence, paths, qos_section(testbed), saving];
         let sections: String = sections.into_iter().flatten().collect();
         if sections.is_empty() {
             return Ok(());

@@ -29,7 +29,8 @@ impl Hosts {
         self.watch(&mut pairs, (length_ns, length_ns), script)?;
         let transfers = pairs.into_iter().map(Pair::end).collect();
         let (up, down) = (heard(answering, &call), heard(calling, &call));
-        let carriers = self.carriers(&self.take_captures()?, call.talk);
+        let captured = self.take_captures()?;
+        let carriers = self.carriers(&captured, call.talk);
         let poured = poured.map(Pouring::end).transpose()?;
         Ok((CallRun { up, down, carriers }, transfers, poured))
     }

@@ -6,7 +6,7 @@
 use super::{Hosts, sleep_until};
 use crate::emu::{MS, SECOND};
 use crate::ground::{
-    Act, Connections, Cue, Moment, Session, SessionRun, Transfer, Trouble, enclosed,
+    Act, Connections, Cue, Moment, Session, SessionRun, Transfer, Trouble, Version, enclosed,
 };
 use crate::netns::{Process, monotonic_ns};
 use crate::programs::{Carried, Report, report};
@@ -32,6 +32,10 @@ impl Hosts {
 
     /// Opens connections of these kinds.
     pub(super) fn open(&mut self, kinds: &[Connections]) -> Result<Vec<Pair>, Trouble> {
+        if kinds.iter().any(|kind| kind.version != Version::V4) {
+            let what = "between namespaces there is no IPv6 inside the tunnel";
+            return Err(Trouble::Lab(anyhow::Error::msg(what)));
+        }
         let retries = kinds.iter().filter_map(|kind| kind.patience.retries).min();
         self.testbed.set_server_retries(retries)?;
         let mut pairs = Vec::new();

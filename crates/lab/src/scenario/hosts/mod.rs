@@ -12,7 +12,7 @@ mod transfer;
 
 use super::deploy::{Deployment, How};
 use super::testbed::{Move, Testbed};
-use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
+use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS, Protocol};
 use crate::ground::{
     Act, Beside, Call, Called, Calling, Clock, Connections, Cue, Datagrams, DatagramsRun, Download,
     FIRST_LINK, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver, Reported,
@@ -44,14 +44,16 @@ pub struct Hosts {
     dead_ends: bool,
     /// The most bytes that the tunnel ends kept since the last question.
     held_bytes_max: Option<u64>,
+    /// Lengths of datagrams that left the gateway, while they are noted.
+    noted: Option<Vec<usize>>,
 }
 
 impl Hosts {
     /// A testbed in networks like `terrain`, and what was deployed on it.
     pub fn new(testbed: Testbed, deployment: Deployment, terrain: &Terrain, seed: u64) -> Self {
         let (link, beyond_ns) = (terrain.link.clone(), terrain.beyond_ns);
-        let (dead_ends, held_bytes_max) = (false, None);
-        Self { testbed, deployment, link, beyond_ns, seed, dead_ends, held_bytes_max }
+        let (dead_ends, held_bytes_max, noted) = (false, None, None);
+        Self { testbed, deployment, link, beyond_ns, seed, dead_ends, held_bytes_max, noted }
     }
 
     /// The testbed.
@@ -194,11 +196,24 @@ impl Hosts {
     }
 
     /// The packets since then.
-    fn take_captures(&self) -> Result<Captures, Trouble> {
+    fn take_captures(&mut self) -> Result<Captures, Trouble> {
         let network = &self.testbed.network;
         let cards = self.testbed.cards.iter().map(|card| network.take_capture(*card));
         let cards = cards.collect::<Result<Vec<_>, _>>()?;
-        Ok(Captures { cards, uplink: network.take_capture(self.testbed.uplink)? })
+        let uplink = network.take_capture(self.testbed.uplink)?;
+        self.note_left(&uplink);
+        Ok(Captures { cards, uplink })
+    }
+
+    /// Notes the lengths of datagrams that left the gateway, if they are asked for.
+    fn note_left(&mut self, uplink: &Capture) {
+        let leaves = |packet: &&Captured| {
+            let is_udp = packet.endpoints.is_some_and(|ends| ends.protocol == Protocol::Udp);
+            packet.direction == Direction::Out && is_udp
+        };
+        if let Some(noted) = &mut self.noted {
+            noted.extend(uplink.packets.iter().filter(leaves).map(|packet| packet.bytes));
+        }
     }
 
     /// Does the acts that are due, and asks the client meanwhile what it knows of them.
@@ -406,6 +421,17 @@ impl Ground for Hosts {
 
     fn reported(&mut self, at: Receiver) -> Result<Vec<Reported>, Trouble> {
         Ok(self.deployment.reported(&self.testbed, at)?)
+    }
+
+    fn note_lengths(&mut self) -> Result<(), Trouble> {
+        self.noted = Some(Vec::new());
+        Ok(self.testbed.network.start_capture(self.testbed.uplink)?)
+    }
+
+    fn noted_lengths(&mut self) -> Result<Vec<usize>, Trouble> {
+        let uplink = self.testbed.network.take_capture(self.testbed.uplink)?;
+        self.note_left(&uplink);
+        Ok(self.noted.take().unwrap_or_default())
     }
 
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {

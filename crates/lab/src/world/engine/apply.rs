@@ -12,6 +12,7 @@ use rove_proto::wire::restart::RESTART_NOTICE_LEN;
 use super::World;
 use super::rest::Rest;
 use crate::emu::{MS, Rng, SECOND};
+use crate::ground::Version;
 use crate::world::agenda::Task;
 use crate::world::attacker::Attacker;
 use crate::world::host::{Card, PORT, Power};
@@ -525,7 +526,7 @@ fn peer_config(key: PeerKey, client: usize) -> PeerConfig {
         dns: vec![],
     };
     let access = Access::Restricted {
-        own: vec![Prefix::host(address)],
+        own: vec![Prefix::host(address), Prefix::host(inner::address_by(Version::V6, client))],
         gateway: vec![inner::GATEWAY.into()],
         internet: true,
         local: vec![Prefix { address: inner::LOCAL.into(), bits: 24 }],

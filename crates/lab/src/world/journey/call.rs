@@ -10,8 +10,8 @@ use super::super::laws::Breach;
 use super::super::op::Way;
 use super::super::road::{Road, Tunnelled};
 use super::super::traffic::Passed;
-use super::Journey;
 use super::carry::{Script, end_all, open_all};
+use super::{Journey, note};
 use crate::ground::{Beside, Call, CallRun, Connections, Cue, Datagrams, Talk, Trouble};
 
 impl Journey {
@@ -44,8 +44,10 @@ impl Journey {
         let is_carrier = |one: &&Passed| {
             one.leaves && one.kind == Some(Kind::Data) && call.talk.is_carried_in(one.len)
         };
-        talking.run.carriers = road.overheard().iter().filter(is_carrier).count() as u64;
+        let passed = road.overheard();
+        talking.run.carriers = passed.iter().filter(is_carrier).count() as u64;
         let transfers = end_all(road, &opened, &script.moments);
+        note(&mut self.noted, &passed);
         let poured = poured.map(|side| self.end_pouring(side, end_ns));
         Ok((talking.run, transfers, poured))
     }

@@ -197,7 +197,7 @@ pub(super) fn open_all<R: Road>(road: &mut R, kinds: &[Connections]) -> Vec<Vec<
 fn open<R: Road>(road: &mut R, kind: &Connections, retries: Option<u32>) -> Number {
     let now_ns = road.now_ns();
     let connections = road.connections();
-    let [client, server] = connections.configs(CLIENT, kind.server, R::PACKET_MAX);
+    let [client, server] = connections.configs_by(kind.version, CLIENT, kind.server, R::PACKET_MAX);
     let seed = client.seed;
     let says = Saying::new(seed, kind.length, kind.pace).with(kind.content, seed);
     let says = Program::Carrier(Carrier::new(Some(says), None));
