@@ -11,7 +11,7 @@ use rove_lab::scenario::matrix::{self, Conditions, Row};
 use rove_lab::scenario::run::{Request, Where};
 use rove_lab::scenario::settings::{self, Setting, Settings};
 use rove_lab::scenario::{self, SCENARIOS, all};
-use rove_lab::world::{self, Hunt};
+use rove_lab::world::{self, Hunt, Saves, Start};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -135,6 +135,9 @@ struct World {
     /// Run one seed and tell everything that happens in it
     #[arg(long, conflicts_with = "seconds")]
     watch: bool,
+    /// Let all nodes save bytes in every way: by headers, compression and shared datagrams
+    #[arg(long)]
+    save: bool,
 }
 
 #[derive(Args)]
@@ -236,12 +239,13 @@ fn refusal() -> anyhow::Result<Option<String>> {
 }
 
 fn simulate(asked: &World) -> anyhow::Result<u8> {
-    let World { seconds, seed, steps, watch } = *asked;
+    let World { seconds, seed, steps, watch, save } = *asked;
+    let saves = if save { Saves::All } else { Saves::Usual };
     let out = &mut std::io::stdout();
     let held = if watch {
-        world::watch(seed, steps, out)?
+        world::watch(Start { seed, saves }, steps, out)?
     } else {
-        world::hunt(&Hunt { seed, time: Duration::from_secs(seconds), steps }, out)?
+        world::hunt(&Hunt { seed, saves, time: Duration::from_secs(seconds), steps }, out)?
     };
     Ok(if held { 0 } else { FAILED })
 }

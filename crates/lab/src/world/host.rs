@@ -8,6 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use rove_engine::memory::{MemoryEngine, Segment, Sent};
 use rove_proto::ablation::Ablation;
 use rove_proto::codec::SavingConfig;
+use rove_proto::codec::allowed::{Allowed, Rule};
+use rove_proto::codec::coding::Coding;
 use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
@@ -26,6 +28,7 @@ use super::host_id::GATEWAY;
 use super::host_id::HostId;
 use super::inner;
 use super::parcel::Input;
+use super::talk::SERVERS;
 use crate::emu;
 
 /// Port on which the gateway listens.
@@ -60,6 +63,8 @@ pub(super) struct Holding {
     pub(super) judges_offload: bool,
     /// Whether it announces that it leaves out headers that the other end knows.
     pub(super) elides: bool,
+    /// Whether what is exchanged with the server is compressed.
+    pub(super) compresses: bool,
     /// The heuristics that it goes without, in a build that can leave them out.
     pub(super) ablation: Ablation,
 }
@@ -76,12 +81,23 @@ impl Holding {
         reorders: true,
         judges_offload: true,
         elides: false,
+        compresses: false,
         ablation: Ablation::NONE,
     };
 
     /// What is done for connections.
     fn rules(&self) -> Rules {
         Rules::from(self.hold).assisting(self.assist)
+    }
+
+    /// How bytes are saved.
+    fn saving(&self) -> SavingConfig {
+        if !self.compresses {
+            return SavingConfig::default();
+        }
+        let rules = (0..SERVERS).map(|server| Rule { end: end(server), coding: Coding::ZSTD });
+        let compress = Allowed::new(&rules.collect::<Vec<_>>());
+        SavingConfig { compress, ..SavingConfig::default() }
     }
 
     /// What is announced.
@@ -523,7 +539,7 @@ fn engine(
         couples: holding.couples,
         competes: holding.competes,
         reorders: holding.reorders,
-        saving: SavingConfig::default(),
+        saving: holding.saving(),
         judges_offload: holding.judges_offload,
         features: holding.features(),
         ablation: holding.ablation,

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::{Failure, Report, replay_told, run, shrink};
+use super::{Failure, Report, Saves, Start, replay_told, run, shrink};
 use crate::emu::SECOND;
 
 /// Failures after which a hunt ends: more of the same kind tell nothing new.
@@ -17,6 +17,8 @@ const TELL: Duration = Duration::from_secs(60);
 pub struct Hunt {
     /// The first seed.
     pub seed: u64,
+    /// How the nodes save bytes.
+    pub saves: Saves,
     /// For how long to go on; at least one seed is run.
     pub time: Duration,
     /// Operations of each run.
@@ -40,11 +42,12 @@ struct Tally {
 /// # Errors
 /// When `out` cannot be written to.
 pub fn hunt(hunt: &Hunt, out: &mut dyn Write) -> io::Result<bool> {
-    let start = Instant::now();
-    let (mut tally, mut told) = (Tally::default(), start);
+    let began = Instant::now();
+    let (mut tally, mut told) = (Tally::default(), began);
     for seed in hunt.seed.. {
+        let start = Start { seed, saves: hunt.saves };
         tally.seeds += 1;
-        match catch_unwind(AssertUnwindSafe(|| run(seed, hunt.steps))) {
+        match catch_unwind(AssertUnwindSafe(|| run(start, hunt.steps))) {
             Ok(Ok(report)) => tally.add(&report),
             Ok(Err(failure)) => {
                 tally.failures += 1;
@@ -58,10 +61,10 @@ pub fn hunt(hunt: &Hunt, out: &mut dyn Write) -> io::Result<bool> {
                 )?;
             }
         }
-        let over = start.elapsed() >= hunt.time || tally.failures >= FAILURES_MAX;
+        let over = began.elapsed() >= hunt.time || tally.failures >= FAILURES_MAX;
         if over || told.elapsed() >= TELL {
             told = Instant::now();
-            tally.tell(start.elapsed(), out)?;
+            tally.tell(began.elapsed(), out)?;
         }
         if over {
             break;
@@ -74,12 +77,12 @@ pub fn hunt(hunt: &Hunt, out: &mut dyn Write) -> io::Result<bool> {
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn watch(seed: u64, steps: usize, out: &mut dyn Write) -> io::Result<bool> {
-    let ops = super::generate(seed, steps);
+pub fn watch(start: Start, steps: usize, out: &mut dyn Write) -> io::Result<bool> {
+    let ops = super::generate(start.seed, steps);
     let teller = Box::new(|line: &str| {
         let _ = writeln!(io::stderr(), "{line}");
     });
-    match replay_told(seed, &ops, teller) {
+    match replay_told(start, &ops, teller) {
         Ok(report) => writeln!(out, "{report:#?}").map(|()| true),
         Err(failure) => {
             let Failure { step, law, what, .. } = failure;

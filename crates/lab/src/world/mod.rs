@@ -57,6 +57,7 @@ pub use rove_proto::ablation::Heuristic;
 pub use rove_proto::flow::Hold;
 pub use rove_proto::multipath::scheduler::Scheduler;
 pub use rove_proto::multipath::{Manager, Mode, Spread};
+pub use rove_proto::path::Saved;
 pub use streams::Known as StreamsKnown;
 pub use talk::Talk;
 pub use watch::Teller;
@@ -73,6 +74,32 @@ pub const BACK_WITHIN: u64 = engine::rest::BACK_WITHIN_NS / crate::emu::SECOND;
 
 /// The operations of one run when nothing else is said.
 pub const STEPS: usize = 120;
+
+/// How the nodes of a world save bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Saves {
+    /// As where nobody says anything.
+    #[default]
+    Usual,
+    /// By all that there is: headers that stay the same travel once, what is exchanged with the
+    /// server is compressed if that pays, and packets share datagrams.
+    All,
+}
+
+/// What a world is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// All chance follows from it.
+    pub seed: u64,
+    /// How its nodes save bytes.
+    pub saves: Saves,
+}
+
+impl From<u64> for Start {
+    fn from(seed: u64) -> Self {
+        Self { seed, saves: Saves::Usual }
+    }
+}
 
 /// What a run came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,13 +132,15 @@ pub struct Report {
     pub refused: usize,
     /// What nodes threw away, by the label of the reason.
     pub drops: BTreeMap<&'static str, u64>,
+    /// Bytes that were saved in the sessions that stand at the end.
+    pub saved: Saved,
 }
 
 /// A law was broken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// The seed of the world.
-    pub seed: u64,
+    /// What the world was made from.
+    pub start: Start,
     /// The operation at which it happened, counted from 0.
     pub step: usize,
     /// The operations.
@@ -124,8 +153,9 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, step, ops, law, what } = self;
-        writeln!(f, "seed {seed}, operation {step} of {}: {law:?}: {what}", ops.len())?;
+        let Self { start: Start { seed, saves }, step, ops, law, what } = self;
+        let saves = if *saves == Saves::All { " with all savings" } else { "" };
+        writeln!(f, "seed {seed}{saves}, operation {step} of {}: {law:?}: {what}", ops.len())?;
         for (number, op) in ops.iter().enumerate() {
             writeln!(f, "  {} {op:?},", if number == *step { ">" } else { " " })?;
         }
@@ -135,36 +165,37 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Makes a world of `seed` and lets `steps` operations of the same seed happen in it.
+/// Makes a world and lets `steps` operations of the same seed happen in it.
 ///
 /// # Errors
 /// The first breach of a law.
-pub fn run(seed: u64, steps: usize) -> Result<Report, Failure> {
-    replay(seed, &generate(seed, steps))
+pub fn run(start: impl Into<Start>, steps: usize) -> Result<Report, Failure> {
+    let start = start.into();
+    replay(start, &generate(start.seed, steps))
 }
 
-/// Makes a world of `seed` and lets `ops` happen in it.
+/// Makes a world and lets `ops` happen in it.
 ///
 /// # Errors
 /// The first breach of a law.
-pub fn replay(seed: u64, ops: &[Op]) -> Result<Report, Failure> {
-    go_through(seed, ops, Watch::default())
+pub fn replay(start: impl Into<Start>, ops: &[Op]) -> Result<Report, Failure> {
+    go_through(start.into(), ops, Watch::default())
 }
 
 /// The same, told line by line.
 ///
 /// # Errors
 /// The first breach of a law.
-pub fn replay_told(seed: u64, ops: &[Op], teller: Teller) -> Result<Report, Failure> {
-    go_through(seed, ops, Watch::new(teller))
+pub fn replay_told(start: Start, ops: &[Op], teller: Teller) -> Result<Report, Failure> {
+    go_through(start, ops, Watch::new(teller))
 }
 
-fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
+fn go_through(start: Start, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
     let fails = |step: usize, breach: Breach| {
         let Breach { law, what } = breach;
-        Failure { seed, step, ops: ops.to_vec(), law, what }
+        Failure { start, step, ops: ops.to_vec(), law, what }
     };
-    let mut world = World::new(seed, watch).map_err(|breach| fails(0, breach))?;
+    let mut world = World::new(start, watch).map_err(|breach| fails(0, breach))?;
     for (step, op) in ops.iter().enumerate() {
         world.watch.tell(world.now_ns, || format!("{op:?}"));
         world.apply(op).map_err(|breach| fails(step, breach))?;
@@ -185,7 +216,16 @@ fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
         promises: world.owed.written(),
         refused: world.delivery.refused(),
         drops: world.drops(),
+        saved: saved(&world),
     })
+}
+
+/// Bytes that both ends of each session have saved.
+fn saved(world: &World) -> Saved {
+    let sessions = (0..world.hosts.len()).flat_map(|host| world.statuses(host));
+    let mut all = Saved::default();
+    sessions.for_each(|(_, status)| all.add(status.saved));
+    all
 }
 
 /// Leaves out operations, as long as the same law is broken without them: first what came after,
@@ -199,7 +239,7 @@ pub fn shrink(failure: Failure) -> Failure {
         while start < best.ops.len() {
             let mut fewer = best.ops.clone();
             fewer.drain(start..(start + part).min(fewer.len()));
-            match replay(best.seed, &fewer) {
+            match replay(best.start, &fewer) {
                 Err(again) if again.law == best.law => {
                     best = again;
                     best.ops.truncate(best.step + 1);

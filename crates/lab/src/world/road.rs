@@ -99,6 +99,7 @@ impl Tunnelled {
                 reorders: terrain.reorders,
                 judges_offload: terrain.judges_offload,
                 elides: terrain.elides,
+                compresses: false,
                 ablation: ablation(terrain),
             },
             beside: beside.len(),

@@ -58,6 +58,7 @@ use crate::world::streams::Streams;
 use crate::world::traffic::{Arrival, Passed};
 use crate::world::wakes::Wakes;
 use crate::world::watch::Watch;
+use crate::world::{Saves, Start};
 
 /// Events in one stretch of time, after which the world counts as never resting.
 const EVENTS_MAX: u32 = 400_000;
@@ -148,10 +149,12 @@ pub(in crate::world) struct World {
 impl World {
     /// A world in which everybody was just switched on; one to three clients, that know of no
     /// streams, and perhaps little memory for open connections.
-    pub(in crate::world) fn new(seed: u64, watch: Watch) -> Result<Self, Breach> {
+    pub(in crate::world) fn new(start: Start, watch: Watch) -> Result<Self, Breach> {
+        let Start { seed, saves } = start;
+        let saves = saves == Saves::All;
         let clients = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
         let memory = HOLD_MEMORIES[Rng::new(seed).fork(0x686f).below(4) as usize];
-        let holding = Holding { memory, ..Holding::USUAL };
+        let holding = Holding { memory, elides: saves, compresses: saves, ..Holding::USUAL };
         Self::gathering(Crowd::usual(clients, holding), seed, watch)
     }
 
