@@ -12,7 +12,9 @@
 
 #![expect(clippy::print_stdout, reason = "it writes what it makes")]
 
-use anyhow::{Context as _, ensure};
+mod captures;
+
+use anyhow::Context as _;
 use rove_proto::wire::inner::{Headers, UDP};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -50,21 +52,11 @@ fn main() -> anyhow::Result<()> {
 
 /// The lines of a capture.
 fn features(capture: &[u8], most: usize) -> anyhow::Result<String> {
-    let number = |at: usize| -> anyhow::Result<u32> {
-        let bytes = capture.get(at..at + 4).context("a capture that ends early")?;
-        Ok(u32::from_le_bytes(bytes.try_into()?))
-    };
-    ensure!(number(0)? == 0xa1b2_c3d4, "not a pcap file of microseconds in little-endian order");
-    let link = number(20)? & 0xffff;
     let (mut flows, mut sources) = (BTreeMap::new(), BTreeMap::new());
-    let (mut lines, mut at, mut before_us, mut told) = (String::new(), 24, None, 0);
-    while at + 16 <= capture.len() && told < most {
-        let time_us = u64::from(number(at)?) * 1_000_000 + u64::from(number(at + 4)?);
-        let length = number(at + 8)? as usize;
-        let frame = capture.get(at + 16..at + 16 + length).context("a frame that ends early")?;
-        at += 16 + length;
-        let Some(packet) = network_layer(frame, link)? else { continue };
-        let Some((ends, payload, length)) = datagram(packet) else { continue };
+    let (mut lines, mut before_us) = (String::new(), None);
+    let datagrams = captures::packets(capture)?.into_iter();
+    let datagrams = datagrams.filter_map(|(time_us, packet)| Some((time_us, datagram(packet)?)));
+    for (time_us, (ends, payload, length)) in datagrams.take(most) {
         let (first, second) = (ends.0.min(ends.1), ends.0.max(ends.1));
         let next = flows.len();
         let flow = *flows.entry((first, second)).or_insert(next);
@@ -87,29 +79,8 @@ fn features(capture: &[u8], most: usize) -> anyhow::Result<String> {
             write!(lines, " {first} {kind} {} {} {source} {words} {padding}", word(2), long(4))?;
         }
         lines.push('\n');
-        told += 1;
     }
     Ok(lines)
-}
-
-/// The IP packet in a frame, if there is one.
-fn network_layer(frame: &[u8], link: u32) -> anyhow::Result<Option<&[u8]>> {
-    let (mut kind_at, kinds) = match link {
-        1 => (12, [0x0800, 0x86dd]),   // Ethernet
-        113 => (14, [0x0800, 0x86dd]), // Linux "cooked"
-        12 | 14 | 101 => return Ok(Some(frame)),
-        other => anyhow::bail!("frames of kind {other} are not known"),
-    };
-    let kind = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
-    while kind(kind_at).is_some_and(|kind| kind == 0x8100 || kind == 0x88a8) {
-        kind_at += 4; // a VLAN
-    }
-    if kind(kind_at) == Some(0x8864) {
-        let is_ip = matches!(kind(kind_at + 8), Some(0x21 | 0x57)); // PPPoE
-        return Ok(frame.get(kind_at + 10..).filter(|_| is_ip));
-    }
-    let is_ip = kind(kind_at).is_some_and(|kind| kinds.contains(&kind));
-    Ok(frame.get(kind_at + 2..).filter(|_| is_ip))
 }
 
 type End = (std::net::IpAddr, u16);
