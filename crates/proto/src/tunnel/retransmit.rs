@@ -42,7 +42,7 @@ impl Tunnel {
         #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
         let number = lost.number as u32;
         let LostPacket { flow, first_at, attempts, .. } = *lost;
-        let smaller = saving::compress_again(self, cx, &lost.frame);
+        let smaller = saving::compress_again(self, cx, by, &lost.frame);
         let frame = smaller.as_deref().unwrap_or(&lost.frame);
         let load = Load::Repair { flow, first_at, attempts };
         let path = self.paths.list.get_to_send(by).ok_or(DropReason::NoRoute)?;
@@ -62,6 +62,7 @@ impl Tunnel {
             let packet = Pieces::whole(&frame[framing.overhead()..]);
             let elided = elision::elide_again(self, cx, epoch, framing, packet);
             if let Some(elided) = elided.filter(|elided| elided.len(packet) <= room) {
+                saving::note_elided(self, by, frame.len().saturating_sub(elided.len(packet)));
                 let cargo = Cargo { load, whole: Some((framing, packet)) };
                 return self.send_under(cx, epoch, by, cargo, |draft| {
                     elided.append(packet, draft.frames());

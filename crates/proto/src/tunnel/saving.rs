@@ -86,11 +86,13 @@ pub(crate) fn send(
 ) -> bool {
     let Some(room) = room_for(tunnel, place.1) else { return false };
     let is_repaired = framing != Framing::Plain && record.instance == Instance::Only;
-    if record.saving.waits() && is_repaired {
+    // New keys may have come since the packet was marked.
+    if record.saving.waits() && is_repaired && is_understood(cx, tunnel) {
         let record = tunnel.saver.encode(cx, framing, record, packet);
         let before = framing.overhead() + packet.len();
-        let compression = before.saturating_sub(tunnel.saver.frame_len()) as u64;
-        if compression > 0 || record.saving == Saving::JOINED {
+        let len = tunnel.saver.frame_len();
+        let compression = before.saturating_sub(len) as u64;
+        if len <= room && (compression > 0 || record.saving == Saving::JOINED) {
             count(tunnel, place.1, Saved { compression, ..Saved::default() });
             return join(tunnel, cx, (place, room), cx.now + WAIT, record);
         }
@@ -223,11 +225,12 @@ fn keep_for_repair(
     }
 }
 
-/// Compresses a packet frame that is sent again, if packets of its flow are compressed. Returns the
-/// new frame if it is smaller.
+/// Compresses a packet frame that is sent again by `path`, if packets of its flow are compressed.
+/// Returns the new frame if it is smaller.
 pub(crate) fn compress_again(
     tunnel: &mut Tunnel,
     cx: &mut Context<'_>,
+    path: PathId,
     frame: &[u8],
 ) -> Option<Vec<u8>> {
     if tunnel.saver.is_off() || !is_understood(cx, tunnel) {
@@ -235,7 +238,10 @@ pub(crate) fn compress_again(
     }
     let framing = Framing::of(frame).filter(|&framing| framing != Framing::Plain)?;
     let packet = InnerPacket::whole(frame::packet_of(frame)?).ok()?;
-    tunnel.saver.compress_again(cx, framing, &packet)
+    let smaller = tunnel.saver.compress_again(cx, framing, &packet)?;
+    let compression = frame.len().saturating_sub(smaller.len()) as u64;
+    count(tunnel, path, Saved { compression, ..Saved::default() });
+    Some(smaller)
 }
 
 /// Whether packets may be compressed: the peer understands it, and has said in this epoch which

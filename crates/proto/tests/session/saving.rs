@@ -10,6 +10,7 @@ use rove_proto::codec::SavingConfig;
 use rove_proto::codec::allowed::{Allowed, Rule};
 use rove_proto::codec::coding::Coding;
 use rove_proto::node::Command;
+use rove_proto::path::Saved;
 use rove_proto::time::Duration;
 use rove_proto::wire::control::{End, Prefix};
 
@@ -47,6 +48,18 @@ fn text(number: u32, len: usize, back: bool) -> Vec<u8> {
     payload[..4].copy_from_slice(&number.to_be_bytes());
     let ports = if back { (PORT, 40_000) } else { (40_000, PORT) };
     udp(ports, &payload, back)
+}
+
+/// Bytes that cannot be compressed (xorshift, Marsaglia 2003).
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_be_bytes()[0]
+    };
+    (0..len).map(|_| next()).collect()
 }
 
 /// Sends such packets both ways, one each `pause`. Returns the bytes that left at layer 3.
@@ -222,4 +235,38 @@ fn web_traffic_is_never_compressed() {
         }
     }
     assert_eq!(pair.client.status(pair.gateway_key).unwrap().compressions, 0);
+}
+
+#[test]
+fn a_packet_that_no_datagram_has_room_for_is_not_counted_as_compressed() {
+    let mut pair = asked(Pair::up(), rule(Coding::LZ4));
+    let mut payload = noise(1_420);
+    payload.extend([b'a'; 52]);
+    let packet = udp((40_000, PORT), &payload, false);
+    pair.send(&packet);
+    pair.run(ms(100));
+    assert!(pair.gateway_inner.iter().map(|(_, came)| came).eq([&packet]));
+    let status = pair.client.status(pair.gateway_key).unwrap();
+    assert_eq!((status.compressions, status.saved), (1, Saved::default()));
+}
+
+#[test]
+fn what_compression_saves_on_repairs_counts() {
+    let pair = asked(bulk::bonded(Pair::up(), &[WIFI, CABLE]), rule(Coding::LZ4));
+    let mut pair = asked(pair, SavingConfig::default());
+    let mut count = 0;
+    pair.filter = Box::new(move |datagram| {
+        count += usize::from(datagram.bytes.len() > 500);
+        datagram.bytes.len() <= 500 || count % 5 != 0
+    });
+    for number in 0..100 {
+        pair.send(&text(number, 1_000, false));
+    }
+    // A rule names the flow before the losses are known. One packet is compressed, and all repairs.
+    pair.tell_client(Command::SetSaving(rule(Coding::LZ4)));
+    pair.send(&text(100, 1_000, false));
+    pair.run(ms(500));
+    assert_eq!(arrived(&pair)[0], Vec::from_iter(0..101));
+    let saved = pair.client.status(pair.gateway_key).unwrap().saved;
+    assert!(saved.compression > 5_000, "{saved:?}");
 }
