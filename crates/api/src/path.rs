@@ -76,10 +76,14 @@ pub struct Saved {
     pub compression: u64,
     /// By packets that share a datagram.
     pub aggregation: u64,
+    /// Bytes of memory that compression saved on packets that waited for a path: of a session. They
+    /// are no part of [`Self::total`].
+    #[serde(default)]
+    pub waiting: u64,
 }
 
 impl Saved {
-    /// All of them.
+    /// All that did not go over the network.
     pub const fn total(&self) -> u64 {
         self.elision + self.compression + self.aggregation
     }

@@ -21,7 +21,7 @@ use crate::ranking::Ranked;
 use crate::search::Search;
 use rove_host::data::Carried;
 use rove_host::encoding;
-use rove_host::sessions::{carries_data, saved, state, told_paths, transport};
+use rove_host::sessions::{carries_data, saved_in, state, told_paths, transport};
 use rove_host::time::ago;
 
 /// An answer that is owed for longer than this means that the path carries nothing.
@@ -114,7 +114,7 @@ pub(crate) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         dns: around.dns.servers.clone(),
         dns_domains: around.dns.domains.clone(),
         portals: around.portals.iter().map(told_portal).collect(),
-        saved: saved(peer.saved),
+        saved: saved_in([peer]),
         ..ClientStatus::default()
     }
 }

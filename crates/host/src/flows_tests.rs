@@ -84,6 +84,7 @@ fn session() -> PeerStatus {
         early_bytes: 0,
         saved: Saved::default(),
         compressions: 0,
+        spared: 0,
     }
 }
 

@@ -85,6 +85,7 @@ pub fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
         early_bytes: 0,
         saved: Saved::default(),
         compressions: 0,
+        spared: 0,
     }
 }
 

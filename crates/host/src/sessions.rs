@@ -69,10 +69,20 @@ pub fn told_paths(
     peer.paths.iter().zip(shares(&peer.paths, now)).map(told).collect()
 }
 
-/// Bytes that were saved.
-pub const fn saved(saved: path::Saved) -> api::Saved {
+/// Bytes that were saved on what was sent.
+const fn saved(saved: path::Saved) -> api::Saved {
     let path::Saved { elision, compression, aggregation } = saved;
-    api::Saved { elision, compression, aggregation }
+    api::Saved { elision, compression, aggregation, waiting: 0 }
+}
+
+/// Bytes that were saved in sessions.
+pub fn saved_in<'a>(sessions: impl IntoIterator<Item = &'a PeerStatus>) -> api::Saved {
+    let (mut sent, mut waiting) = (path::Saved::default(), 0);
+    for session in sessions {
+        sent.add(session.saved);
+        waiting += session.spared;
+    }
+    api::Saved { waiting, ..saved(sent) }
 }
 
 /// The congestion controller of a path, with rates in Mbit/s.

@@ -1,7 +1,14 @@
 //! Inner packets that arrived before there was a path to send them by: few, and not for long.
+//!
+//! Packets of flows that are compressed wait compressed, so that more of them fit
+//! (docs/decisions/0082-compression-is-an-allow-list.md). They leave as `tunnel::saving` decides
+//! then.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::codec::coding::Coding;
+use crate::codec::compression::Coder;
+use crate::error::DropReason;
 use crate::flow;
 use crate::outbox::REST;
 use crate::packet::PacketRecord;
@@ -35,6 +42,8 @@ pub struct Waiting {
     datagrams: Queue,
     /// When they could all leave, but for the outbox.
     resting: Option<Instant>,
+    /// Bytes of memory that compression saved so far.
+    spared: u64,
 }
 
 /// A packet that waits.
@@ -44,14 +53,34 @@ pub struct Kept {
     record: PacketRecord,
     headers: Headers,
     bytes: Vec<u8>,
+    /// Whether the bytes are compressed.
+    is_compressed: bool,
 }
 
 impl Kept {
-    fn of(now: Instant, record: PacketRecord, packet: &InnerPacket<'_>) -> Self {
-        let mut bytes = Vec::with_capacity(packet.len());
-        packet.pieces.copy_to(&mut bytes);
+    /// Compressed, if its record says so and if that makes it smaller.
+    fn of(now: Instant, record: PacketRecord, packet: &InnerPacket<'_>, coder: &mut Coder) -> Self {
+        let coding = record.saving.coding().and_then(Coding::from_byte);
+        let result = coding.and_then(|coding| coder.compress(coding, packet.pieces, false));
+        let mut bytes = result.unwrap_or_default().to_vec();
+        let is_compressed = !bytes.is_empty();
+        if !is_compressed {
+            bytes.reserve_exact(packet.len());
+            packet.pieces.copy_to(&mut bytes);
+        }
         let record = PacketRecord { kept: 0, ..record };
-        Self { since: now, record, headers: packet.headers, bytes }
+        Self { since: now, record, headers: packet.headers, bytes, is_compressed }
+    }
+
+    /// Brings the packet back to what it was, before it leaves.
+    ///
+    /// # Errors
+    /// [`DropReason::BadFrame`] if the memory was damaged.
+    pub fn restore(&mut self, coder: &mut Coder) -> Result<(), DropReason> {
+        if std::mem::take(&mut self.is_compressed) {
+            self.bytes = coder.take(&self.bytes)?;
+        }
+        Ok(())
     }
 
     /// The record of the packet, all of whose bytes are here.
@@ -59,8 +88,9 @@ impl Kept {
         self.record
     }
 
-    /// The packet.
+    /// The packet, which was restored.
     pub fn packet(&self) -> InnerPacket<'_> {
+        debug_assert!(!self.is_compressed);
         InnerPacket::read(self.headers, Pieces::whole(&self.bytes))
     }
 
@@ -79,29 +109,45 @@ struct Queue {
 
 impl Waiting {
     /// Keeps a copy of `packet`. Returns how many packets were given up for want of room.
-    pub fn push(&mut self, now: Instant, record: PacketRecord, packet: &InnerPacket<'_>) -> usize {
-        let kept = Kept::of(now, record, packet);
+    pub fn push(
+        &mut self,
+        now: Instant,
+        record: PacketRecord,
+        packet: &InnerPacket<'_>,
+        coder: &mut Coder,
+    ) -> usize {
+        let kept = Kept::of(now, record, packet, coder);
+        let len = kept.bytes.len();
+        let spared = (packet.len() - len) as u64;
         if packet.is_tcp() {
             // What follows a gap has to wait for it: the oldest are worth most.
-            let fits = self.segments.fits(packet.len(), SEGMENTS_MAX, SEGMENT_BYTES_MAX);
+            let fits = self.segments.fits(len, SEGMENTS_MAX, SEGMENT_BYTES_MAX);
             if fits {
+                self.spared += spared;
                 self.segments.push(kept);
             }
             return usize::from(!fits);
         }
         let queue = &mut self.datagrams;
         let before = queue.packets.len();
-        while !queue.fits(packet.len(), DATAGRAMS_MAX, DATAGRAM_BYTES_MAX) && queue.pop() {}
+        while !queue.fits(len, DATAGRAMS_MAX, DATAGRAM_BYTES_MAX) && queue.pop() {}
         let given_up = before - queue.packets.len();
+        self.spared += spared;
         queue.push(kept);
         given_up
+    }
+
+    /// Bytes of memory that compression saved so far.
+    pub const fn spared(&self) -> u64 {
+        self.spared
     }
 
     /// All packets that did not wait too long, and of how many a later one of their flow says that
     /// they are of no use any more; nothing waits afterwards.
     pub fn take(&mut self, now: Instant) -> (VecDeque<Kept>, usize) {
         self.expire(now);
-        let Self { segments, datagrams, resting: _ } = std::mem::take(self);
+        let empty = Self { spared: self.spared, ..Self::default() };
+        let Self { segments, datagrams, .. } = std::mem::replace(self, empty);
         let count = datagrams.packets.len();
         let mut newest = BTreeMap::new();
         for kept in &datagrams.packets {
@@ -192,6 +238,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::Saving;
 
     fn packet(len: u16) -> Vec<u8> {
         let mut packet = vec![0x45; len.into()];
@@ -200,7 +247,8 @@ mod tests {
     }
 
     fn push(waiting: &mut Waiting, now: Instant, packet: &[u8]) -> usize {
-        waiting.push(now, PacketRecord::of_bucket(0), &InnerPacket::whole(packet).unwrap())
+        let (record, packet) = (PacketRecord::of_bucket(0), InnerPacket::whole(packet).unwrap());
+        waiting.push(now, record, &packet, &mut Coder::default())
     }
 
     #[test]
@@ -243,7 +291,7 @@ mod tests {
         let expected = std::iter::once(packet(100)).chain((0..room).map(segment));
         let kept = |packet: Vec<u8>| {
             let record = PacketRecord::of_bucket(0);
-            Kept::of(now, record, &InnerPacket::whole(&packet).unwrap())
+            Kept::of(now, record, &InnerPacket::whole(&packet).unwrap(), &mut Coder::default())
         };
         let expected: VecDeque<_> = expected.map(kept).collect();
         assert!(packets == expected);
@@ -288,5 +336,36 @@ mod tests {
         push(&mut waiting, now, &packet(200));
         assert_eq!(waiting.expire(now + WAITING_TIME / 2), 1);
         assert_eq!((waiting.len(), waiting.datagrams.bytes), (1, 200));
+    }
+
+    #[test]
+    fn packets_of_compressed_flows_take_less_room_and_come_back_as_they_were() {
+        let text = |number: u16| {
+            let mut packet = packet(1_200);
+            packet[28..].fill(b'a');
+            packet[30..32].copy_from_slice(&number.to_be_bytes());
+            packet
+        };
+        let (now, mut coder) = (Instant::ZERO, Coder::default());
+        let count = u16::try_from(2 * DATAGRAM_BYTES_MAX / 1_200).unwrap();
+        for (coding, is_enough) in
+            [(Coding::LZ4, true), (Coding::ZSTD, true), (Coding::NONE, false)]
+        {
+            let saving = Saving::compressed(coding.to_byte());
+            let record = PacketRecord { saving, ..PacketRecord::of_bucket(0) };
+            let mut waiting = Waiting::default();
+            let given_up = (0..count).map(|number| {
+                let packet = text(number);
+                waiting.push(now, record, &InnerPacket::whole(&packet).unwrap(), &mut coder)
+            });
+            let given_up = given_up.sum::<usize>();
+            assert_eq!((given_up == 0, waiting.spared() > 0), (is_enough, is_enough));
+            let (packets, _) = waiting.take(now);
+            assert_eq!(waiting.spared() > 0, is_enough, "still counted");
+            for (number, mut kept) in (0..count).skip(given_up).zip(packets) {
+                kept.restore(&mut coder).unwrap();
+                assert!(kept.bytes == text(number) && kept.record() == record);
+            }
+        }
     }
 }

@@ -214,6 +214,7 @@ impl Peer {
             queued_bytes: self.bonding.entry.bytes(),
             saved: saving::of(tunnel).saved(),
             compressions: saving::of(tunnel).operations(),
+            spared: self.waiting.spared(),
             early_bytes: tunnel.epochs.all_receiving().map(|epoch| epoch.reorder.bytes()).sum(),
         }
     }

@@ -150,9 +150,11 @@ impl Peer {
         // Until one waits again, or there is no room for more.
         while self.waiting.is_empty()
             && !cx.out.is_full()
-            && let Some(kept) = packets.pop_front()
+            && let Some(mut kept) = packets.pop_front()
         {
-            if let Err(reason) = self.send(cx, kept.record(), &kept.packet()) {
+            let restored = kept.restore(cx.coder);
+            let sent = restored.and_then(|()| self.send(cx, kept.record(), &kept.packet()));
+            if let Err(reason) = sent {
                 cx.drops.count(reason);
             }
         }
@@ -224,7 +226,7 @@ impl Peer {
 
     /// There is no way to send `packet` yet: it is kept, and what can be done for a way is done.
     fn wait(&mut self, cx: &mut Context<'_>, record: PacketRecord, packet: &InnerPacket<'_>) {
-        for _ in 0..self.waiting.push(cx.now, record, packet) {
+        for _ in 0..self.waiting.push(cx.now, record, packet, cx.coder) {
             cx.drops.count(DropReason::QueueFull);
         }
         self.wake(cx);

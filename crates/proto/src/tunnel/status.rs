@@ -60,6 +60,8 @@ pub struct PeerStatus {
     pub saved: Saved,
     /// and how often it compressed a packet for that.
     pub compressions: u64,
+    /// Bytes of memory that compression saved on packets that waited for a path.
+    pub spared: u64,
 }
 
 /// A snapshot of one path.

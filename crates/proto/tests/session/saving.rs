@@ -251,6 +251,29 @@ fn a_packet_that_no_datagram_has_room_for_is_not_counted_as_compressed() {
 }
 
 #[test]
+fn packets_of_compressed_flows_find_more_room_while_there_is_no_path() {
+    let outage = |saving| {
+        let mut pair = asked(Pair::up(), saving);
+        pair.tell_client(crate::pair::links(&[]));
+        pair.run(ms(100));
+        for number in 0..200 {
+            pair.send(&text(number, 1_200, false));
+            pair.run(ms(1));
+        }
+        pair.tell_client(crate::pair::links(&[WIFI]));
+        pair.run(ms(500));
+        let spared = pair.client.status(pair.gateway_key).unwrap().spared;
+        (pair, spared)
+    };
+    let (pair, spared) = outage(SavingConfig::default());
+    assert!(pair.gateway_inner.len() < 100 && spared == 0, "as many as there is room for");
+    let (pair, spared) = outage(rule(Coding::LZ4));
+    let came: Vec<_> = pair.gateway_inner.iter().map(|(_, packet)| packet.clone()).collect();
+    assert!(came == Vec::from_iter((0..200).map(|number| text(number, 1_200, false))));
+    assert!(spared > 100_000, "{spared}");
+}
+
+#[test]
 fn what_compression_saves_on_repairs_counts() {
     let pair = asked(bulk::bonded(Pair::up(), &[WIFI, CABLE]), rule(Coding::LZ4));
     let mut pair = asked(pair, SavingConfig::default());

@@ -54,7 +54,7 @@ fn put(text: &str) -> Result<bool> {
     }
 }
 
-/// How many bytes were saved, in all and by what; `None` if none were.
+/// How many bytes were saved, in all and by what, and how much memory; `None` if none were.
 pub(super) fn saved(saved: &Saved) -> Option<String> {
     let parts = [
         ("headers", saved.elision),
@@ -63,7 +63,12 @@ pub(super) fn saved(saved: &Saved) -> Option<String> {
     ];
     let parts = parts.iter().filter(|(_, bytes)| *bytes > 0);
     let parts: Vec<_> = parts.map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
-    (!parts.is_empty()).then(|| format!("{} ({})", size(saved.total()), parts.join(", ")))
+    let sent =
+        (!parts.is_empty()).then(|| format!("{} ({})", size(saved.total()), parts.join(", ")));
+    let waited = (saved.waiting > 0)
+        .then(|| format!("{} of memory while packets waited for a path", size(saved.waiting)));
+    let all: Vec<_> = sent.into_iter().chain(waited).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// A number of bytes in a unit that people read.
@@ -154,5 +159,13 @@ mod tests {
     fn tables_align() {
         let rows = [["a".to_owned(), String::new()], ["long".to_owned(), "x".to_owned()]];
         assert_eq!(table(["N", "COLUMN"], &rows), "N     COLUMN\na     -\nlong  x\n");
+    }
+
+    #[test]
+    fn saved_memory_is_told_apart_from_what_did_not_leave() {
+        let both = Saved { compression: 2_000, waiting: 3_000_000, ..Saved::default() };
+        let text = "2 kB (compression 2 kB); 3.0 MB of memory while packets waited for a path";
+        assert_eq!(saved(&both).as_deref(), Some(text));
+        assert_eq!(saved(&Saved::default()), None);
     }
 }

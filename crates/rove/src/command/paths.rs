@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn what_was_saved_has_a_line() {
         let mut paths = vec![path("laptop", 1.0)];
-        paths[0].path.saved = Saved { elision: 0, compression: 3_400_000, aggregation: 1_000 };
+        paths[0].path.saved =
+            Saved { compression: 3_400_000, aggregation: 1_000, ..Saved::default() };
         let text = gateway_text(&PeerPaths { complete: true, known: 1, paths });
         let line = "saved on path 1 to 203.0.113.5:40112: 3.4 MB (compression 3.4 MB, shared \
                     datagrams 1 kB)\n";
