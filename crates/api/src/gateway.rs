@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Membership, PeerPath, Problem, SendFallback, SessionState};
+use crate::{Membership, PeerPath, Problem, Saved, SendFallback, SessionState};
 
 /// The status of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +55,9 @@ pub struct RunningGateway {
     pub announced: Vec<SocketAddr>,
     /// Sessions that use the first announced address of their family.
     pub following: u64,
+    /// Bytes that the gateway saved on what it sent in the sessions of now.
+    #[serde(default)]
+    pub saved: Saved,
 }
 
 /// The host of a running gateway.
@@ -177,6 +180,9 @@ pub struct PeerSession {
     pub feedback_datagrams: u64,
     /// The UDP payload of these, in bytes.
     pub feedback_bytes: u64,
+    /// Bytes that the gateway saved on what it sent, on all paths of the session.
+    #[serde(default)]
+    pub saved: Saved,
 }
 
 /// An open invite.

@@ -77,6 +77,7 @@ impl Daemon {
             drops: drops.map(|&(name, count)| (name.to_owned(), count)).collect(),
             announced: announced.to_vec(),
             following: paths.filter(there).count() as u64,
+            saved: sessions::saved_in(sessions()),
         });
     }
 
@@ -105,6 +106,7 @@ impl Daemon {
             rx_bytes: sum(|path| path.rx_bytes),
             feedback_datagrams: sum(|path| path.reports.datagrams),
             feedback_bytes: sum(|path| path.reports.bytes),
+            saved: sessions::saved_in([session]),
         }
     }
 }

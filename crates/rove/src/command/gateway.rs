@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use rove_api::{
-    Allowed, AuditEntry, ClockReset, Connections, GatewayStatus, Invited, Leaves, Peers, Reloaded,
-    Revoked, RunningGateway, SessionState,
+    Allowed, AuditEntry, ClockReset, Connections, GatewayStatus, Invited, Leaves, Peer, Peers,
+    Reloaded, Revoked, RunningGateway, SessionState,
 };
 use rove_gateway::ask;
 use rove_host::config::LogFormat;
@@ -101,6 +101,7 @@ pub(super) fn status(home: &Home, args: GatewayStatusArgs) -> Result<()> {
             "connections",
             host.and_then(|host| host.connections).map(connections).unwrap_or_default(),
         ),
+        ("saved", sessions.and_then(|one| output::saved(&one.saved)).unwrap_or_default()),
     ] {
         if !value.is_empty() {
             text.push_str(&format!("{name:14}{value}\n"));
@@ -187,7 +188,15 @@ pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
         ]);
     }
     let head = ["NAME", "STATE", "HEARD", "INNER", "SUBNETS", "ALLOWED", "SINCE"];
-    output::print(&output::table(head, &rows))
+    let mut text = output::table(head, &rows);
+    text.extend(reply.peers.iter().filter_map(saved));
+    output::print(&text)
+}
+
+/// A line for what the gateway saved on packets to a peer, if it saved anything.
+fn saved(peer: &Peer) -> Option<String> {
+    let told = output::saved(&peer.session.as_ref()?.saved)?;
+    Some(format!("saved on packets to {}: {told}\n", peer.name))
 }
 
 /// A time that passed, in the largest unit that fits.
