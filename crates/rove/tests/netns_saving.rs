@@ -1,0 +1,224 @@
+//! Bytes that are saved between client and gateway: what they carry comes out as it went in, and
+//! only flows that the user named are compressed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::netns::{Lab, Running, SOON, edit, in_namespace, inside, sh};
+
+/// A port that a rule names,
+const NAMED: &str = "198.51.100.80:7001";
+/// one that none does,
+const OTHER: &str = "198.51.100.80:7002";
+/// telemetry,
+const TELEMETRY: &str = "198.51.100.80:7003";
+/// and two ports of an address that a rule names as a whole.
+const WHOLE: &str = "198.51.100.81:7001";
+const WEB: &str = "198.51.100.81:443";
+/// Bytes of one transfer.
+const LEN: usize = 400_000;
+/// Datagrams of telemetry.
+const REPORTS: usize = 300;
+const RULES: &str = "compress = [{ to = \"198.51.100.80:7001\" }, { to = \"198.51.100.81\" }, \
+                     { to = \"198.51.100.80:7003\", with = \"senml\" }]\n";
+
+#[test]
+fn bytes_are_saved_where_the_user_said_so() {
+    in_namespace("bytes_are_saved_where_the_user_said_so", || {
+        let lab = Lab::new("saved bytes");
+        sh("nsenter --net=/run/netns/server ip addr add 198.51.100.81/32 dev lo");
+        let gateway = made(&lab);
+        let invite = lab.invite("laptop");
+        configure(&lab, true);
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        let received = servers();
+
+        for (address, is_compressed) in
+            [(NAMED, true), (OTHER, false), (WHOLE, true), (WEB, false)]
+        {
+            let grown = transfer(&lab, &received, address);
+            assert_eq!(grown.compression > 0, is_compressed, "{address}: {grown:?}");
+            if is_compressed {
+                assert!(grown.compression > LEN as u64 / 2, "{address}: {grown:?}");
+            } else {
+                assert!(grown.elision > 1_000, "{address}: {grown:?}");
+            }
+        }
+        let before = saved(&lab);
+        report();
+        let grown = saved(&lab).since(before);
+        assert!(grown.compression > 0 && grown.aggregation > 1_000, "{grown:?}");
+
+        is_told(&lab);
+        lab.rove("client", "down").ok();
+        headers_stay_whole_unless_both_want_it(&lab, gateway, &received);
+    });
+}
+
+/// Whichever end does without, all headers travel.
+fn headers_stay_whole_unless_both_want_it(
+    lab: &Lab,
+    gateway: Running,
+    received: &Receiver<Vec<u8>>,
+) {
+    configure(lab, false);
+    lab.rove("client", "up --route 198.51.100.0/24").ok();
+    let before = saved_by_gateway(lab);
+    assert_eq!(transfer(lab, received, OTHER).elision, 0);
+    assert_eq!(saved_by_gateway(lab).since(before).elision, 0);
+    lab.rove("client", "down").ok();
+
+    assert_eq!(gateway.terminate(), Some(0));
+    edit(&lab.home("gateway").join("gateway.toml"), "headers = true", "headers = false");
+    let gateway = lab.gateway();
+    configure(lab, true);
+    lab.rove("client", "up --route 198.51.100.0/24").ok();
+    assert_eq!(transfer(lab, received, OTHER), Saved::default());
+    assert_eq!(saved_by_gateway(lab).elision, 0);
+    lab.rove("client", "down").ok();
+    assert_eq!(gateway.terminate(), Some(0));
+}
+
+/// People and programs are told what was saved, at both ends.
+fn is_told(lab: &Lab) {
+    let by_gateway = saved_by_gateway(lab);
+    assert!(by_gateway.elision > 0, "headers of acknowledgements: {by_gateway:?}");
+    let status = lab.rove("client", "status").ok();
+    let line = status.lines().find(|line| line.starts_with("saved")).unwrap();
+    for what in ["headers", "compression", "shared datagrams"] {
+        assert!(line.contains(what), "{line}");
+    }
+    let peers = lab.rove("gateway", "gateway peers").ok();
+    assert!(peers.lines().any(|line| line.starts_with("saved on packets to laptop: ")), "{peers}");
+    let status = lab.rove("gateway", "gateway status").ok();
+    assert!(status.lines().any(|line| line.starts_with("saved ")), "{status}");
+}
+
+fn status(lab: &Lab) -> Value {
+    serde_json::from_str(&lab.rove("client", "status --json").ok()).unwrap()
+}
+
+/// Bytes saved, as JSON tells them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Saved {
+    elision: u64,
+    compression: u64,
+    aggregation: u64,
+}
+
+impl Saved {
+    fn of(told: &Value) -> Self {
+        let number = |key: &str| told[key].as_u64().unwrap();
+        let [elision, compression, aggregation] =
+            ["elision", "compression", "aggregation"].map(number);
+        Self { elision, compression, aggregation }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            elision: self.elision - before.elision,
+            compression: self.compression - before.compression,
+            aggregation: self.aggregation - before.aggregation,
+        }
+    }
+}
+
+/// What the client saved on what it sent.
+fn saved(lab: &Lab) -> Saved {
+    Saved::of(&status(lab)["saved"])
+}
+
+/// What the gateway saved on what it sent to the client.
+fn saved_by_gateway(lab: &Lab) -> Saved {
+    let told = lab.rove("gateway", "gateway peers --json").ok();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    Saved::of(&told["peers"][0]["saved"])
+}
+
+/// A gateway that lets headers travel once.
+fn made(lab: &Lab) -> Running {
+    let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
+    lab.rove("gateway", line).ok();
+    let config = lab.home("gateway").join("gateway.toml");
+    edit(&config, "nat = true", "nat = false");
+    edit(&config, "# headers = false", "headers = true");
+    lab.gateway()
+}
+
+fn configure(lab: &Lab, headers: bool) {
+    std::fs::create_dir_all(lab.home("client")).unwrap();
+    let text = format!("[saving]\nheaders = {headers}\n{RULES}");
+    std::fs::write(lab.home("client").join("client.toml"), text).unwrap();
+}
+
+/// Servers that tell what they received over each connection, when it has ended.
+fn servers() -> Receiver<Vec<u8>> {
+    let (tell, told) = channel();
+    for address in [NAMED, OTHER, WHOLE, WEB] {
+        let listener = inside("server", move || TcpListener::bind(address).unwrap());
+        let (listener, tell) = (listener.join().unwrap(), tell.clone());
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut content = Vec::new();
+                let _ = stream.read_to_end(&mut content);
+                let _ = tell.send(content);
+            }
+        });
+    }
+    told
+}
+
+/// Sends text, which arrives as it was. Returns what that saved.
+fn transfer(lab: &Lab, received: &Receiver<Vec<u8>>, address: &'static str) -> Saved {
+    let text: String = (0..LEN / 50).map(|n| format!("{n:06} {:42}\n", "all is well")).collect();
+    let (before, sent) = (saved(lab), text.clone());
+    let send = move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(sent.as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the server has all");
+    };
+    inside("client", send).join().unwrap();
+    assert!(received.recv_timeout(SOON).unwrap() == text.as_bytes(), "to {address}");
+    saved(lab).since(before)
+}
+
+/// Sends telemetry, which arrives as it was.
+fn report() {
+    let report = |n: usize| {
+        format!("[{{\"bn\":\"urn:dev:mac:0024befffe804ff1\",\"bt\":{n}}},{{\"n\":\"temp\",\
+                 \"u\":\"Cel\",\"v\":21.5}},{{\"n\":\"humidity\",\"u\":\"%RH\",\"v\":40}}]")
+    };
+    let server = inside("server", || UdpSocket::bind(TELEMETRY).unwrap()).join().unwrap();
+    server.set_read_timeout(Some(SOON)).unwrap();
+    // Its buffer has no room for all of them.
+    let receives = std::thread::spawn(move || {
+        let mut buffer = [0; 1_500];
+        let receive = |_| {
+            let (len, _) = server.recv_from(&mut buffer).unwrap();
+            String::from_utf8_lossy(&buffer[..len]).into_owned()
+        };
+        (0..REPORTS).map(receive).collect::<Vec<String>>()
+    });
+    let send = move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        for n in 0..REPORTS {
+            socket.send_to(report(n).as_bytes(), TELEMETRY).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    inside("client", send).join().unwrap();
+    let mut arrived = receives.join().unwrap();
+    let mut sent: Vec<String> = (0..REPORTS).map(report).collect();
+    arrived.sort();
+    sent.sort();
+    assert!(arrived == sent, "something arrived otherwise than it was sent");
+}
