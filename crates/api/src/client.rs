@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    LinkKind, LinkMode, LinkUse, PathManager, Problem, RecoveryFor, Saved, SessionState,
+    DataUse, LinkKind, LinkMode, LinkUse, PathManager, Problem, RecoveryFor, Saved, SessionState,
     TransportChoice,
 };
 
@@ -67,6 +67,12 @@ pub struct ClientStatus {
     /// Whether the private networks of this host's links stay outside the tunnel.
     #[serde(default)]
     pub allow_lan: bool,
+    /// When the client uses as little data as it can.
+    #[serde(default)]
+    pub data: Option<DataUse>,
+    /// Whether it does so now.
+    #[serde(default)]
+    pub saves_data: bool,
     /// Bytes that the client saved on what it sent.
     #[serde(default)]
     pub saved: Saved,

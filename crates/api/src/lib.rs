@@ -39,8 +39,8 @@ pub use rehearsal::{Felt, Rehearsal, RehearsalBegun, RehearsedFlow};
 pub use reply::{Answer, Changed, Done, Reply};
 pub use request::{LinkSetting, Request};
 pub use words::{
-    CheckState, ControllerPhase, Hold, LinkKind, LinkMode, LinkUse, Membership, Node, PathManager,
-    PathState, RecoveryFor, SendLimit, SessionState, TransportChoice, UnknownWord,
+    CheckState, ControllerPhase, DataUse, Hold, LinkKind, LinkMode, LinkUse, Membership, Node,
+    PathManager, PathState, RecoveryFor, SendLimit, SessionState, TransportChoice, UnknownWord,
 };
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkMode, LinkUse, PathManager, RecoveryFor};
+use crate::{DataUse, LinkMode, LinkUse, PathManager, RecoveryFor};
 
 /// One request. A node refuses a request or a field that it does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +62,11 @@ pub enum Request {
     SetSubflows {
         /// Paths per pair of addresses.
         subflows: u8,
+    },
+    /// Change when the client uses as little data as it can.
+    SetData {
+        /// The new time.
+        data: DataUse,
     },
     /// Change a setting of one link.
     SetLink {

@@ -185,6 +185,20 @@ words! {
 }
 
 words! {
+    /// When a client uses as little data as it can.
+    #[derive(Default)]
+    DataUse is a "use of data" {
+        /// Always.
+        Save = "save",
+        /// Never.
+        Normal = "normal",
+        /// While the link in use is metered.
+        #[default]
+        Auto = "auto",
+    }
+}
+
+words! {
     /// The state of a session.
     #[derive(Default)]
     SessionState is a "state of a session" {

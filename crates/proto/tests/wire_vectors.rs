@@ -359,6 +359,7 @@ fn control_messages_about_compression() {
     let end = |network, port| End { network, port };
     let compress = Control::Compress {
         pads: true,
+        frugal: false,
         rules: vec![
             (end(prefix("192.0.2.0", 24), None), 1),
             (end(prefix("2001:db8::7", 128), Some(1_883)), 0x12),
@@ -370,7 +371,8 @@ fn control_messages_about_compression() {
             "0f  01 02 18 04 c0000200000000000000000000000000 0000 01
              80 06 20010db8000000000000000000000007 075b 12",
         ),
-        (Control::Compress { pads: false, rules: Vec::new() }, "0f  00 00"),
+        (Control::Compress { pads: false, frugal: false, rules: Vec::new() }, "0f  00 00"),
+        (Control::Compress { pads: false, frugal: true, rules: Vec::new() }, "0f  02 00"),
         (Control::Dictionaries(vec![(1, [1, 2, 3, 4, 5, 6, 7, 8])]), "10  01 01 0102030405060708"),
     ]);
     assert_eq!(Control::parse(&[15, 0, 33]), Err(DropReason::BadFrame), "too many rules");

@@ -40,6 +40,7 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-set-mode.txt", "set mode --help"),
         ("help-set-scheduler.txt", "set scheduler --help"),
         ("help-set-recovery.txt", "set recovery --help"),
+        ("help-set-data.txt", "set data --help"),
         ("help-set-manager.txt", "set manager --help"),
         ("help-set-subflows.txt", "set subflows --help"),
     ] {
@@ -87,6 +88,7 @@ fn wrong_usage_is_two() {
         "set scheduler",
         "set scheduler fastest",
         "set recovery both",
+        "set data none",
         "set colour blue",
         "status --log-format xml",
     ] {

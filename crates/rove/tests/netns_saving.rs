@@ -57,6 +57,7 @@ fn bytes_are_saved_where_the_user_said_so() {
         assert!(grown.compression > 0 && grown.aggregation > 1_000, "{grown:?}");
 
         is_told(&lab);
+        is_changed_while_it_runs(&lab);
         lab.rove("client", "down").ok();
         headers_stay_whole_unless_both_want_it(&lab, gateway, &received);
     });
@@ -99,6 +100,26 @@ fn is_told(lab: &Lab) {
     assert!(peers.lines().any(|line| line.starts_with("saved on packets to laptop: ")), "{peers}");
     let status = lab.rove("gateway", "gateway status").ok();
     assert!(status.lines().any(|line| line.starts_with("saved ")), "{status}");
+}
+
+/// The user says when data is saved; the session goes on.
+fn is_changed_while_it_runs(lab: &Lab) {
+    let before = status(lab);
+    assert_eq!((&before["data"], &before["saves_data"]), (&"auto".into(), &false.into()));
+    for (data, saves) in [("save", true), ("normal", false), ("save", true), ("auto", false)] {
+        let done = lab.rove("client", &format!("set data {data}")).ok();
+        assert_eq!(done, format!("data {data}\n"));
+        let now = status(lab);
+        assert_eq!((&now["data"], &now["saves_data"]), (&data.into(), &saves.into()));
+    }
+    let link = before["link"].as_str().unwrap();
+    lab.rove("client", &format!("set link.{link}.metered yes")).ok();
+    assert_eq!(status(lab)["saves_data"], true);
+    let text = lab.rove("client", "status").ok();
+    assert!(text.contains("saving, since the link in use is metered"), "{text}");
+    // Each answer rounds to a second.
+    let [before, now] = [&before, &status(lab)].map(|status| status["since"].as_u64().unwrap());
+    assert!(now.abs_diff(before) <= 1, "another session: since {now}, not {before}");
 }
 
 fn status(lab: &Lab) -> Value {

@@ -17,7 +17,7 @@ use support::netns::{Lab, ask_until, echo, in_namespace, inside, sh, wait_until}
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 26] = [
+const STATUS: [&str; 28] = [
     "state",
     "carrying",
     "since",
@@ -43,6 +43,8 @@ const STATUS: [&str; 26] = [
     "exclude",
     "excluded",
     "allow_lan",
+    "data",
+    "saves_data",
     "saved",
 ];
 /// Of every path of `rove paths --json`.

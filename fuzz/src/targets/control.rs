@@ -46,6 +46,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Control::Context { id: 7, form: 4, header: vec![0x45; 28] },
         Control::Compress {
             pads: true,
+            frugal: true,
             rules: vec![(End { network: Prefix::host(v4.into()), port: Some(1_883) }, 0x12)],
         },
         Control::Dictionaries(vec![(1, [7; 8]), (2, [8; 8])]),

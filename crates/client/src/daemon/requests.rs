@@ -11,6 +11,7 @@ use rove_host::problems::Finding;
 use rove_host::values::spelt;
 use rove_host::{encoding, offload, resolve, shared_key};
 use rove_os::plan::{Applier, Beside, Part, own_user};
+use rove_proto::codec::SavingConfig;
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, PathStatus};
 
@@ -79,6 +80,11 @@ impl Client<'_> {
                 let subflows = Subflows::new(subflows.into())?;
                 self.set_paths(PathsConfig { subflows, ..self.config.paths });
                 Ok(self.changed("subflows").into())
+            }
+            Request::SetData { data } => {
+                self.config.saving.data = data;
+                tell_saving(self);
+                Ok(Changed::default().into())
             }
             Request::SetLink { name, setting } => {
                 self.config.links.set(&name, LinkSetting::of_request(setting)?)?;
@@ -202,7 +208,7 @@ impl Client<'_> {
         let drops = snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         let inner_gateway = session.lease.as_ref().map(|lease| lease.gateway.clone());
         let (mtu, beside) = (inner::TUN_MTU, beside(&self.applier));
-        tell_split(&self.config, &mut told);
+        tell_settings(&self.config, self.noted.saving.as_ref(), &mut told);
         told.running = Some(RunningClient { inner_gateway, mtu, drops, problems, beside });
         Ok(told.into())
     }
@@ -235,10 +241,11 @@ impl Client<'_> {
         self.apply_subflows();
     }
 
-    /// The links are chosen by other rules from now on.
+    /// The links are chosen by other rules from now on. One of them may be metered since.
     fn take_rules(&mut self) {
         self.links.count(&self.config.links);
         self.rerank();
+        tell_saving(self);
     }
 
     /// Takes the configuration again, but for the interface's name.
@@ -273,8 +280,7 @@ impl Client<'_> {
             tracing::warn!("saving.headers changes with the next `rove up`");
         }
         if self.config.saving != old.saving {
-            let Self { noted, config, data, gateway, links, .. } = &mut *self;
-            saving::tell(&mut noted.saving, config, (data, *gateway), links);
+            tell_saving(self);
         }
         if self.config.qos != old.qos {
             self.data.command(Command::SetEarly(self.config.qos.early()));
@@ -300,6 +306,12 @@ impl Client<'_> {
     }
 }
 
+/// Tells the core how bytes are saved, if that is news.
+fn tell_saving(client: &mut Client<'_>) {
+    let Client { noted, config, data, gateway, links, .. } = client;
+    saving::tell(&mut noted.saving, config, (data, *gateway), links);
+}
+
 /// The connections beside the tunnel, if this host's sockets can be listed.
 fn beside(applier: &Applier) -> Option<rove_api::Beside> {
     let Beside { incoming, kept } = applier.beside().ok()?;
@@ -313,8 +325,12 @@ fn warn_of_idle(config: &Config) {
     }
 }
 
-/// Which traffic uses the tunnel.
-fn tell_split(config: &Config, told: &mut ClientStatus) {
+/// Which traffic uses the tunnel, and whether it takes as little data as possible: as the core was
+/// told last, or when it began.
+fn tell_settings(config: &Config, saving: Option<&SavingConfig>, told: &mut ClientStatus) {
+    let at_first = config.saving.core(false).frugal;
+    told.data = Some(config.saving.data);
+    told.saves_data = saving.map_or(at_first, |saving| saving.frugal);
     let Config { route, exclude, allow_lan, .. } = config;
     told.route = spelt(route);
     told.exclude = spelt(&exclude[..exclude.len().min(EXCLUDED_TOLD)]);

@@ -119,6 +119,7 @@ impl Gateway {
             | Request::Rehearsed
             | Request::SetScheduler { .. }
             | Request::SetRecovery { .. }
+            | Request::SetData { .. }
             | Request::SetManager { .. }
             | Request::SetSubflows { .. }
             | Request::SetLink { .. }

@@ -1,5 +1,6 @@
 //! `[saving]`, which clients and gateways have in common: how bytes are saved on the links.
 
+pub use rove_api::DataUse;
 use rove_proto::codec::SavingConfig;
 use rove_proto::codec::allowed::{Allowed, BITS_MIN, RULES_MAX, Rule, WEB_PORTS};
 use rove_proto::codec::coding::Coding;
@@ -31,18 +32,6 @@ pub struct Saving {
     pub compress: Vec<Rule>,
 }
 
-/// When a client uses as little data as it can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum DataUse {
-    /// Always.
-    Save,
-    /// Never.
-    Normal,
-    /// While the link in use is metered.
-    #[default]
-    Auto,
-}
-
 /// `[saving]` as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,15 +58,7 @@ impl RawSaving {
         saving.aggregate = self.aggregate.unwrap_or(saving.aggregate);
         saving.pad = self.pad.unwrap_or(saving.pad);
         if let Some(raw) = &self.data {
-            saving.data = match raw.get_ref().as_str() {
-                "save" => DataUse::Save,
-                "normal" => DataUse::Normal,
-                "auto" => DataUse::Auto,
-                other => {
-                    let what = format!("{other:?} is not one of \"save\", \"normal\", \"auto\"");
-                    return Err(source.invalid(&raw.span(), "saving.data", what));
-                }
-            };
+            saving.data = source.value("saving.data", raw)?;
         }
         if let Some(raw) = &self.compress {
             if raw.get_ref().len() > RULES_MAX {

@@ -21,7 +21,7 @@ use crate::path::PathId;
 use crate::recovery::feedback::DELAY_PACED;
 use crate::recovery::packet::Load;
 use crate::time::{Duration, Instant};
-use crate::tunnel::{Context, Tunnel};
+use crate::tunnel::{Context, Tunnel, saving};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::Framing;
 use crate::wire::inner::InnerPacket;
@@ -75,7 +75,7 @@ impl Bonding {
         }
         if record.class == Class::RealTime
             && !self.ablation.is_off(Heuristic::Twins)
-            && !cx.config.saving.frugal
+            && !saving::is_frugal(cx, tunnel)
             && self.live.has_twin(way)
             && self.live.may_copy(cx.now, len)
         {
@@ -95,7 +95,7 @@ impl Bonding {
         framing: Framing,
         packet: &InnerPacket<'_>,
     ) -> bool {
-        if self.ablation.is_off(Heuristic::Copies) || cx.config.saving.frugal {
+        if self.ablation.is_off(Heuristic::Copies) || saving::is_frugal(cx, tunnel) {
             return false;
         }
         let mut any = false;

@@ -59,7 +59,10 @@ impl PathManager {
 
     /// Asks the spare paths that nobody has heard of for a while.
     pub(crate) fn check_spares(&mut self, cx: &mut Context<'_>) {
-        let due = |path: &&Path| self.plan().check_due(path).is_some_and(|due| due <= cx.now);
+        let due = |path: &&Path| {
+            let due = self.plan().check_due(path, cx.config.saving.frugal);
+            due.is_some_and(|due| due <= cx.now)
+        };
         let due = self.list.ids(due);
         for id in due {
             self.ask(cx.now, id);

@@ -213,7 +213,7 @@ impl Peer {
                     self.tunnel.control.push(cx.now, &Control::Early(early));
                 }
                 saving::of_mut(&mut self.tunnel).apply(&cx.config.saving);
-                if !saving::of(&self.tunnel).is_off() {
+                if !saving::of(&self.tunnel).has_no_wish() {
                     saving::ask(&mut self.tunnel, cx.now);
                 }
                 self.tunnel.control.push(cx.now, &routes);

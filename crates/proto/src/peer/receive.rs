@@ -435,8 +435,8 @@ impl Peer {
             (Control::Recovery(number), Side::Gateway { .. }) if !is_late => {
                 self.bonding.settings.ask_recovery(number);
             }
-            (Control::Compress { pads, rules }, Side::Gateway { .. }) if !is_late => {
-                saving::of_mut(&mut self.tunnel).take_rules(pads, &rules);
+            (Control::Compress { pads, frugal, rules }, Side::Gateway { .. }) if !is_late => {
+                saving::of_mut(&mut self.tunnel).take_rules((pads, frugal), &rules);
                 saving::answer(&mut self.tunnel, cx.now);
             }
             (Control::Dictionaries(all), _) if !is_late => {

@@ -222,7 +222,10 @@ const TIMERS: &[Timer] = &[
     ),
     timer(
         Reason::Challenge,
-        |p, _| p.tunnel.paths.list.first_due(|path| p.tunnel.paths.plan().check_due(path)),
+        |p, config| {
+            let (plan, is_frugal) = (p.tunnel.paths.plan(), config.saving.frugal);
+            p.tunnel.paths.list.first_due(|path| plan.check_due(path, is_frugal))
+        },
         |p, cx| p.tunnel.manage(cx, PathManager::check_spares),
     ),
     timer(

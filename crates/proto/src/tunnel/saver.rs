@@ -35,7 +35,9 @@ pub(crate) struct Saver {
     agreed: Option<Agreed>,
     /// Whether results are padded.
     pads: bool,
-    /// Gateway: the client has said in this epoch which flows are compressed.
+    /// Whether as few bytes as possible leave: as the client wants.
+    is_frugal: bool,
+    /// Gateway: the client has said in this epoch how bytes are saved.
     is_told: bool,
     scarce: Scarce,
     /// Room for one frame.
@@ -55,6 +57,7 @@ impl Saver {
             joining: Joining::new(),
             agreed: None,
             pads: false,
+            is_frugal: false,
             is_told: false,
             scarce: Scarce::default(),
             frame: Vec::new(),
@@ -83,11 +86,23 @@ impl Saver {
         self.entries.is_off()
     }
 
-    /// Client: saves as the user wants from now on. Returns whether that is another list of flows.
+    /// Whether as few bytes as possible leave.
+    pub(super) const fn is_frugal(&self) -> bool {
+        self.is_frugal
+    }
+
+    /// Client: whether its gateway has nothing to be told.
+    pub(crate) fn has_no_wish(&self) -> bool {
+        self.entries.is_off() && !self.is_frugal
+    }
+
+    /// Client: saves as the user wants from now on. Returns whether its gateway has to be told.
     pub(crate) fn apply(&mut self, config: &SavingConfig) -> bool {
-        let is_news = self.pads != config.pads || *self.entries.allowed() != config.compress;
-        if is_news {
-            self.pads = config.pads;
+        let flags = (config.pads, config.frugal);
+        let is_other_list = *self.entries.allowed() != config.compress;
+        let is_news = (self.pads, self.is_frugal) != flags || is_other_list;
+        (self.pads, self.is_frugal) = flags;
+        if is_other_list {
             self.entries.allow(config.compress.clone());
         }
         is_news
@@ -97,25 +112,27 @@ impl Saver {
     pub(crate) fn rules(&self) -> Control {
         let rules = self.entries.allowed().rules();
         let rules = rules.iter().map(|rule| (rule.end, rule.coding.to_byte())).collect();
-        Control::Compress { pads: self.pads, rules }
+        Control::Compress { pads: self.pads, frugal: self.is_frugal, rules }
     }
 
-    /// Gateway: its client wants these flows compressed, in both directions. What is compressed in
-    /// a way that this end does not know is joined only.
-    pub(crate) fn take_rules(&mut self, pads: bool, rules: &[(End, u8)]) {
+    /// Gateway: its client wants these flows compressed, in both directions, with results that are
+    /// padded or not, and perhaps as few bytes as possible. What is compressed in a way that this
+    /// end does not know is joined only.
+    pub(crate) fn take_rules(&mut self, (pads, frugal): (bool, bool), rules: &[(End, u8)]) {
         let rule = |&(end, byte): &(End, u8)| Rule {
             end,
             coding: Coding::from_byte(byte).unwrap_or_default(),
         };
         let rules: Vec<_> = rules.iter().map(rule).collect();
-        (self.pads, self.is_told) = (pads, true);
+        (self.pads, self.is_frugal, self.is_told) = (pads, frugal, true);
         self.entries.allow(Allowed::new(&rules));
     }
 
-    /// Gateway: its client has introduced itself. One that did not say which flows are compressed
-    /// has none, and may be another process than before.
+    /// Gateway: its client has introduced itself. One that did not say how bytes are saved wants
+    /// nothing of it, and may be another process than before.
     pub(crate) fn end_introduction(&mut self) {
-        if !std::mem::take(&mut self.is_told) && !self.entries.is_off() {
+        if !std::mem::take(&mut self.is_told) && !self.has_no_wish() {
+            self.is_frugal = false;
             self.entries.allow(Allowed::default());
         }
     }
@@ -130,9 +147,9 @@ impl Saver {
         self.agreed = Some(Agreed::with(peers));
     }
 
-    /// There are new keys: the peer says anew what it has.
-    pub(crate) fn begin_epoch(&mut self) {
-        self.agreed = None;
+    /// There are new keys: the peer says anew what it has and wants.
+    pub(crate) const fn begin_epoch(&mut self) {
+        (self.agreed, self.is_told) = (None, false);
     }
 
     /// The session ends. What waits to leave is dropped with its keys.

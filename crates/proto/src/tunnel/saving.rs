@@ -38,7 +38,7 @@ pub(crate) const fn of_mut(tunnel: &mut Tunnel) -> &mut Saver {
     &mut tunnel.saver
 }
 
-/// Client: tells the gateway which flows both ends compress, and which dictionaries this end has.
+/// Client: tells the gateway how both ends save bytes, and which dictionaries this end has.
 pub(crate) fn ask(tunnel: &mut Tunnel, now: Instant) {
     tunnel.control.push(now, &tunnel.saver.rules());
     answer(tunnel, now);
@@ -47,6 +47,12 @@ pub(crate) fn ask(tunnel: &mut Tunnel, now: Instant) {
 /// Tells the peer which dictionaries this end has: so it understands compressed packets.
 pub(crate) fn answer(tunnel: &mut Tunnel, now: Instant) {
     tunnel.control.push(now, &Saver::dictionaries());
+}
+
+/// Whether as few bytes as possible leave, since the client's user wants that: no copies of
+/// realtime packets and DNS queries.
+pub(crate) const fn is_frugal(cx: &Context<'_>, tunnel: &Tunnel) -> bool {
+    cx.config.saving.frugal || tunnel.saver.is_frugal()
 }
 
 /// Takes notice of a packet on its way out, while this is `scarce`. Returns its record with what is

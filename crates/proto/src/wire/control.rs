@@ -183,11 +183,13 @@ pub enum Control {
         /// The headers, at most [`CONTEXT_HEADER_MAX`] bytes; zero where they vary.
         header: Vec<u8>,
     },
-    /// Client to gateway: which flows both ends compress from now on, none or up to [`RULES_MAX`].
-    /// It takes the place of what was said before.
+    /// Client to gateway: how both ends save bytes from now on, and on which flows, none or up to
+    /// [`RULES_MAX`]. It takes the place of what was said before.
     Compress {
         /// Whether results are padded, so that their length tells less.
         pads: bool,
+        /// Whether as few bytes as possible leave: no copies of realtime packets and DNS replies.
+        frugal: bool,
         /// An end of the flows, and the byte that says how they are compressed.
         rules: Vec<(End, u8)>,
     },
@@ -239,10 +241,14 @@ impl Control {
                 }
                 Self::Context { id, form, header: reader.take(length.into())?.to_vec() }
             }
-            kind::COMPRESS => Self::Compress {
-                pads: reader.u8()? & 1 != 0,
-                rules: list(&mut reader, RULES_MAX, |r| Ok((end(r)?, r.u8()?)))?,
-            },
+            kind::COMPRESS => {
+                let flags = reader.u8()?;
+                Self::Compress {
+                    pads: flags & 1 != 0,
+                    frugal: flags & 2 != 0,
+                    rules: list(&mut reader, RULES_MAX, |r| Ok((end(r)?, r.u8()?)))?,
+                }
+            }
             kind::DICTIONARIES => Self::Dictionaries(list(&mut reader, DICTIONARIES_MAX, |r| {
                 Ok((r.u8()?, r.array()?))
             })?),
@@ -318,7 +324,7 @@ impl Control {
                 writer.u8(u8::try_from(header.len()).unwrap_or(u8::MAX));
                 writer.bytes(header);
             }
-            Self::Compress { pads, rules } => emit_compress(&mut writer, *pads, rules),
+            Self::Compress { .. } => emit_compress(&mut writer, self),
             Self::Dictionaries(all) => emit_dictionaries(&mut writer, all),
             Self::Unknown(kind) => writer.u8(*kind),
         }
@@ -326,9 +332,10 @@ impl Control {
     }
 }
 
-fn emit_compress(writer: &mut Writer<'_>, pads: bool, rules: &[(End, u8)]) {
+fn emit_compress(writer: &mut Writer<'_>, control: &Control) {
+    let Control::Compress { pads, frugal, rules } = control else { return };
     writer.u8(kind::COMPRESS);
-    writer.u8(u8::from(pads));
+    writer.u8(u8::from(*pads) | u8::from(*frugal) << 1);
     emit_list(writer, rules, RULES_MAX, |w, (end, coding)| {
         emit_end(w, end);
         w.u8(*coding);

@@ -1,6 +1,9 @@
 //! Several links: what is proven ahead, who carries, and what leaving a link costs.
 
+use std::net::IpAddr;
+
 use crate::pair::{self, Pair, packet};
+use rove_proto::codec::SavingConfig;
 use rove_proto::id::LinkId;
 use rove_proto::multipath::Mode;
 use rove_proto::node::{Command, Link, PathStatus};
@@ -381,4 +384,23 @@ fn the_only_link_is_used_however_bad_it_is() {
     });
     flow(&mut pair, 0, ms(5_000));
     assert_eq!((in_use(&pair), pair.epochs()), (WIFI.0, 1));
+}
+
+#[test]
+fn a_client_that_saves_data_asks_a_spare_path_more_rarely() {
+    let asked = |frugal| {
+        let mut pair = up(&[WIFI, CABLE]);
+        pair.tell_client(Command::SetSaving(SavingConfig { frugal, ..SavingConfig::default() }));
+        pair.run(ms(1_000));
+        let by_spare = |pair: &Pair| pair.sent_from[&IpAddr::from(CABLE.1)];
+        let before = by_spare(&pair);
+        for _ in 0..100 {
+            pair.send(&packet(100, false));
+            pair.run(ms(1_000));
+        }
+        assert!(paths(&pair).iter().all(|path| path.health == Health::Good));
+        by_spare(&pair) - before
+    };
+    let (often, rarely) = (asked(false), asked(true));
+    assert!(rarely > 0 && rarely * 3 < often, "{rarely} datagrams, {often} otherwise");
 }

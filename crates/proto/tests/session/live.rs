@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use crate::pair::{Datagram, Pair, links, udp};
+use rove_proto::codec::SavingConfig;
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::live::Early;
 use rove_proto::flow::report::Why;
@@ -326,4 +327,31 @@ fn a_client_with_one_path_tells_of_datagrams_too() {
     let call = told(&pair.client, pair.now).expect("it is observed");
     assert_eq!((call.sent, call.received), (4_000, 4_000));
     assert_eq!((call.class, call.why, call.path), (Class::RealTime, Why::AtOnce, None));
+}
+
+#[test]
+fn a_client_that_saves_data_neither_sends_nor_gets_copies() {
+    // By how many links a question and its answer travel, together.
+    let ask = |pair: &mut Pair| {
+        let counts = counted(pair, 200..300);
+        pair.send(&udp((40_000, 53), &[7; 200], false));
+        pair.run(ms(100));
+        pair.send_back(&udp((53, 40_000), &[7; 200], true));
+        pair.run(ms(100));
+        counts.borrow().values().sum::<u32>()
+    };
+    let saving = |frugal| Command::SetSaving(SavingConfig { frugal, ..SavingConfig::default() });
+    let mut pair = bonded();
+    assert_eq!(ask(&mut pair), 4);
+    pair.tell_client(saving(true));
+    pair.run(ms(200));
+    assert_eq!(ask(&mut pair), 2);
+    // It says so again under new keys.
+    pair.run(Duration::from_secs(150));
+    speak(&mut pair, 0..50);
+    assert!(pair.epochs() > 1, "keys were not due");
+    assert_eq!(ask(&mut pair), 2);
+    pair.tell_client(saving(false));
+    pair.run(ms(200));
+    assert_eq!(ask(&mut pair), 4);
 }

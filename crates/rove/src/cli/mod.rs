@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use ipnet::IpNet;
-use rove_api::{LinkMode, PathManager, RecoveryFor, TransportChoice};
+use rove_api::{DataUse, LinkMode, PathManager, RecoveryFor, TransportChoice};
 use rove_client::{DnsChoice, LinkScheduler, LinkSetting, Subflows};
 use rove_gateway::StoreUrl;
 use rove_host::config::LogFormat;
@@ -122,6 +122,13 @@ pub(crate) enum SetCommand {
         /// one-per-link or full-mesh
         #[arg(value_name = "MANAGER")]
         manager: PathManager,
+    },
+    /// Set when as little data as possible is used
+    #[command(after_help = text::DATA)]
+    Data {
+        /// save, normal or auto
+        #[arg(value_name = "WHEN")]
+        data: DataUse,
     },
     /// Set the number of paths for each pair of addresses in mode full
     #[command(after_help = text::SUBFLOWS)]

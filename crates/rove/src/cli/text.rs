@@ -127,6 +127,15 @@ The setting is used in mode `full`, by client and gateway. Other connections nev
 queue, and assisted connections (see `rove flows`) always have a short one. Permanent setting:
 `recovery = \"latency\"` in section [paths] of DIR/client.toml.";
 
+pub(super) const DATA: &str = "\
+save    always
+normal  never
+auto    while the link in use is metered
+
+To save data, packets share datagrams, calls and DNS queries get no copies on a second link, and
+backup links are tested every minute instead of every 15 seconds. The gateway does the same for what
+it sends. Permanent setting: `data = \"auto\"` in section [saving] of DIR/client.toml.";
+
 pub(super) const MANAGER: &str = "\
 one-per-link  the best path of each link
 full-mesh     one path of each link to each address of the gateway

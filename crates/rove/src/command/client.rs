@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
-use rove_api::{Changed, ClientStatus, Link, LinkUse, Portal};
+use rove_api::{Changed, ClientStatus, DataUse, Link, LinkUse, Portal};
 use rove_client::{Carries, Config, KillSwitch, Left, Wishes, left_behind};
 use rove_host::config::LogFormat;
 use rove_host::control::{self, AskError, Request};
@@ -358,6 +358,7 @@ fn told(status: &ClientStatus) -> String {
         ("kill switch", yes(status.kill_switch)),
         ("dns", list(&status.dns)),
         ("domains", list(&status.dns_domains)),
+        ("data", saving(status)),
         ("saved", output::saved(&status.saved).unwrap_or_default()),
     ] {
         if !value.is_empty() {
@@ -369,6 +370,16 @@ fn told(status: &ClientStatus) -> String {
         text.push_str(&format!("{:13}{problem}\n", "problem"));
     }
     text
+}
+
+/// That as little data as possible is used, and why.
+fn saving(status: &ClientStatus) -> String {
+    match status.data {
+        Some(DataUse::Auto) if status.saves_data => "saving, since the link in use is metered",
+        Some(_) if status.saves_data => "saving",
+        Some(_) | None => "",
+    }
+    .to_owned()
 }
 
 /// Which traffic uses a tunnel that is split.

@@ -71,6 +71,9 @@ fn set(home: &Home, args: &SetArgs) -> Result<()> {
         Some(SetCommand::Manager { manager }) => {
             client::set(home, &Request::SetManager { manager }, &format!("manager {manager}"))
         }
+        Some(SetCommand::Data { data }) => {
+            client::set(home, &Request::SetData { data }, &format!("data {data}"))
+        }
         Some(SetCommand::Subflows { subflows }) => {
             let request = Request::SetSubflows { subflows: subflows.number() };
             client::set(home, &request, &format!("subflows {subflows}"))

@@ -26,6 +26,10 @@ use crate::wire::data::OVERHEAD;
 pub(crate) const SPARES_MAX: usize = 12;
 /// How long after it was heard of last a spare path is asked, while anybody speaks.
 pub(crate) const CHECKED: Duration = Duration::from_secs(15);
+/// The same while as few bytes as possible leave: a quarter of the questions. Data that moves to
+/// such a path may wait for its answer, one round trip, and a path that broke is noticed so much
+/// later. With twice as long, most NATs have forgotten the path in any case.
+const CHECKED_FRUGALLY: Duration = Duration::from_secs(60);
 /// A session without an inner packet for this long is idle: what a spare path is asked waits.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// How long a spare path is asked whether anybody speaks or not.
@@ -236,8 +240,8 @@ impl PathPlan<'_> {
     }
 
     /// When a spare path, or one that may have nothing to carry, is to be asked whether it still
-    /// could: while anybody speaks.
-    pub(crate) fn check_due(&self, path: &Path) -> Option<Instant> {
+    /// could: while anybody speaks, and more rarely if bytes are dear (`is_frugal`).
+    pub(crate) fn check_due(&self, path: &Path, is_frugal: bool) -> Option<Instant> {
         let idle = path.probes.asking_since().is_none() && path.is_good();
         let active = self.paths.active_id() == Some(path.id);
         // Where several carry, others may have taken what there is.
@@ -245,7 +249,8 @@ impl PathPlan<'_> {
         if self.connector.is_none() || !(idle && spare && path.is_proven()) {
             return None;
         }
-        path.heard_at().map(|heard| heard + CHECKED).filter(|&due| !self.is_idle_at(due))
+        let pause = if is_frugal { CHECKED_FRUGALLY } else { CHECKED };
+        path.heard_at().map(|heard| heard + pause).filter(|&due| !self.is_idle_at(due))
     }
 
     /// When the next challenge of a path is due. A spare path that does not answer is asked ever
