@@ -10,6 +10,7 @@ pub const TARGETS: &[Target] = &[
     targets::control::TARGET,
     targets::control_request::TARGET,
     targets::data_header::TARGET,
+    targets::dictionary::TARGET,
     targets::dns_answer::TARGET,
     targets::dns_forwarded::TARGET,
     targets::exchange::TARGET,

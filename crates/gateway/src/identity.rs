@@ -1,9 +1,11 @@
 //! Who a gateway is: its static key, its operator, and what the operator signed about it.
 //!
-//! The operator signs only in `rove gateway sign` and `rove gateway move`. No other command signs,
-//! and no start does: whoever has taken over the node can change the configuration and restart it.
+//! The operator signs only in `rove gateway sign`, `rove gateway move` and
+//! `rove gateway dictionary`. No other command signs, and no start does: whoever has taken over the
+//! node can change the configuration and restart it.
 
 use anyhow::{Context, Result, bail};
+use rove_host::dictionary::{DictionaryName, SignedDictionary};
 use rove_host::encoding;
 use rove_host::files::{self, PRIVATE};
 use rove_host::home::{Home, Role};
@@ -131,6 +133,23 @@ impl Identity {
 
     /// A record about `config`, signed with the operator's key.
     fn sign(&self, home: &Home, config: &Config) -> Result<SignedRecord> {
+        let signer = self.signer(home)?;
+        let serial = self.record.record().serial.saturating_add(1);
+        Ok(describe(&self.key, config, serial).sign(&signer))
+    }
+
+    /// A dictionary, signed with the operator's key.
+    pub(crate) fn sign_dictionary(
+        home: &Home,
+        (number, name): (u8, &DictionaryName),
+        content: &[u8],
+    ) -> Result<SignedDictionary> {
+        let signer = Self::read(home)?.signer(home)?;
+        Ok(SignedDictionary::sign(&signer, number, name, content)?)
+    }
+
+    /// The key of this service's operator.
+    fn signer(&self, home: &Home) -> Result<OperatorKey> {
         let path = home.operator_key();
         let signer = match home.opened_operator_key() {
             Some(opened) => OperatorKey::load_from(opened, &path),
@@ -147,8 +166,7 @@ impl Identity {
         if signer.public() != self.operator {
             bail!("{} is another operator's key: put the right one there", path.display());
         }
-        let serial = self.record.record().serial.saturating_add(1);
-        Ok(describe(&self.key, config, serial).sign(&signer))
+        Ok(signer)
     }
 
     /// An invite that lets a client in by `token`.

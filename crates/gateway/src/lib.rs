@@ -27,4 +27,4 @@ pub use backup::{Restored, restore};
 pub use config::{Config, StoreUrl};
 pub use daemon::run;
 pub use ledger::Dropped;
-pub use requests::{Signed, TakenDown, ask, backup, down, init, relocate, sign};
+pub use requests::{Signed, TakenDown, ask, backup, down, init, relocate, sign, sign_dictionary};

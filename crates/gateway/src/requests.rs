@@ -3,15 +3,17 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use rove_api::{Moved, Request};
 use rove_host::control::{self, AskError};
+use rove_host::dictionary::{DictionaryName, SignedDictionary};
 use rove_host::home::{Home, Role};
 use rove_host::time::wall_clock;
 use rove_host::values::{Endpoint, Networks};
 use rove_host::{confine, files};
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, Places};
+use rove_proto::codec::dictionary;
 use serde::de::DeserializeOwned;
 
 use crate::backup::write;
@@ -59,6 +61,24 @@ pub fn sign(home: &Home) -> Result<Signed> {
     let config = Config::load(&Gateway::find(home)?)?;
     let is_new = Identity::sign_config(home, &config)?;
     Ok(Signed { endpoints: config.endpoints, networks: config.networks, is_new })
+}
+
+/// Signs a dictionary with the operator's key. Without a number it gets the first one that
+/// gateway.toml does not use.
+pub fn sign_dictionary(
+    home: &Home,
+    name: &DictionaryName,
+    number: Option<u8>,
+    content: &[u8],
+) -> Result<SignedDictionary> {
+    let config = Config::load(&Gateway::find(home)?)?;
+    let taken = |number: &u8| config.saving.dictionaries.iter().any(|it| it.number() == *number);
+    let free = || (dictionary::ADDED_FROM..dictionary::NUMBERS).find(|number| !taken(number));
+    let number = number.or_else(free).context(
+        "gateway.toml has as many dictionaries as there may be: name the --number of one to \
+         replace",
+    )?;
+    Identity::sign_dictionary(home, (number, name), content)
 }
 
 /// Writes a new file `to` with the gateway's configuration, identity and ledger.

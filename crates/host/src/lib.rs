@@ -9,7 +9,7 @@
 //!
 //! - Files: [`home`] has the paths of a node's files, [`files`] writes them, and [`keys`] and
 //!   [`store`] define contents. [`config`] has the tables that both configuration files share.
-//! - Values that people type: [`values`], [`invite`], [`encoding`].
+//! - Values that people type or paste: [`values`], [`invite`], [`dictionary`], [`encoding`].
 //! - The host: [`confine`] drops privileges, [`reconcile`] keeps the host as planned, [`problems`]
 //!   has the texts.
 //! - Replies: [`sessions`], [`flows`], [`offload`] and [`shared_key`] write the parts that both
@@ -23,6 +23,7 @@ pub mod config;
 pub mod confine;
 pub mod control;
 pub mod data;
+pub mod dictionary;
 pub mod encoding;
 pub mod files;
 pub mod flows;

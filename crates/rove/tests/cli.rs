@@ -28,6 +28,7 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-gateway-down.txt", "gateway down --help"),
         ("help-gateway-move.txt", "gateway move --help"),
         ("help-gateway-sign.txt", "gateway sign --help"),
+        ("help-gateway-dictionary.txt", "gateway dictionary --help"),
         ("help-up.txt", "up --help"),
         ("help-status.txt", "status --help"),
         ("help-check.txt", "check --help"),
@@ -292,6 +293,48 @@ fn only_the_commands_that_say_so_sign_changed_endpoints() {
     fs::write(&path, text).unwrap();
     let error = rove_in(dir, "gateway sign").fails();
     assert!(error.contains("is another operator's key"), "{error}");
+}
+
+#[test]
+fn a_gateway_takes_dictionaries_of_its_operator() {
+    let dir = tempfile::tempdir().unwrap();
+    let (own, other) = (&dir.path().join("own"), &dir.path().join("other"));
+    init(own);
+    init(other);
+    let content = dir.path().join("content");
+    fs::write(&content, "\"meter\":\"kWh\",\"total\":").unwrap();
+    let sign = |home: &Path, name: &str| {
+        rove_in(home, &format!("gateway dictionary {name} {}", content.display()))
+    };
+    let path = own.join("gateway.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let with = |lines: &[&str]| {
+        let list = format!("[saving]\ndictionaries = {lines:?}");
+        fs::write(&path, text.replace("[saving]", &list)).unwrap();
+        rove_in(own, "gateway status")
+    };
+    let meters = sign(own, "meters").ok();
+    assert_eq!(meters.lines().count(), 1);
+    with(&[meters.trim()]).ok();
+    // The next one gets another number.
+    let pumps = sign(own, "pumps").ok();
+    with(&[meters.trim(), pumps.trim()]).ok();
+    with(&[]).ok();
+    let pumps = sign(own, "pumps").ok();
+    let error = with(&[meters.trim(), pumps.trim()]).fails();
+    assert!(error.contains("pumps (number 8) and meters (number 8) cannot be told"), "{error}");
+
+    let error = with(&[sign(other, "meters").ok().trim()]).fails();
+    assert!(error.contains("saving.dictionaries: meters is not signed by the operator"), "{error}");
+    let error = with(&[&meters.trim()[..100]]).fails();
+    assert!(error.contains("saving.dictionaries: is no signed dictionary: copy"), "{error}");
+    with(&[]).ok();
+    fs::write(&content, [7; 5_000]).unwrap();
+    let error = sign(own, "meters").fails();
+    assert!(error.contains("8 to 4096 bytes"), "{error}");
+    fs::remove_file(own.join("operator.key")).unwrap();
+    let error = sign(own, "meters").fails();
+    assert!(error.contains("operator.key is not in"), "{error}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod compressed;
 pub mod control;
 pub mod control_request;
 pub mod data_header;
+pub mod dictionary;
 pub mod dns_answer;
 pub mod dns_forwarded;
 pub mod exchange;

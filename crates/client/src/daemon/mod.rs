@@ -93,6 +93,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     rove_host::files::make_directory(&state)?;
     let _lock = take_lock(&state)?;
     let membership = Membership::open(home, wishes.invite)?;
+    config.saving.verify(membership.operator())?;
     let record = membership.gateway.record().clone();
     let tun = open_tun(&config)?;
     let owed = Owed::open(&state)?;

@@ -267,6 +267,7 @@ impl Client<'_> {
                  runs: `rove down` first"
             );
         }
+        new.saving.verify(self.gateway_at.membership.operator())?;
         let new = Config { log: self.config.log, ..new };
         let old = std::mem::replace(&mut self.config, new);
         if let Err(error) = self.apply() {
@@ -278,6 +279,9 @@ impl Client<'_> {
         }
         if self.config.saving.headers != old.saving.headers {
             tracing::warn!("saving.headers changes with the next `rove up`");
+        }
+        if self.config.saving.dictionaries != old.saving.dictionaries {
+            tracing::warn!("saving.dictionaries change with the next `rove up`");
         }
         if self.config.saving != old.saving {
             tell_saving(self);

@@ -89,6 +89,11 @@ struct CounterRange {
 }
 
 impl Membership {
+    /// Who signs for this service.
+    pub(crate) const fn operator(&self) -> OperatorPublic {
+        self.service.operator
+    }
+
     /// The membership that `invite` gives, else the one that is remembered.
     pub(crate) fn open(home: &Home, invite: Option<&Invite>) -> Result<Self> {
         confine::make_home(home)?;

@@ -322,6 +322,7 @@ store = "{store}"
 [saving]
 # headers = false        # headers that stay the same travel once
 # aggregate = true       # packets that wait for the same path share datagrams
+# dictionaries = []      # lines of `rove gateway dictionary`, which clients have as well
 
 [log]
 # level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug

@@ -78,6 +78,7 @@ impl Gateway {
     pub(crate) fn open(home: &Home) -> Result<Self> {
         let config = Config::load(&Self::find(home)?)?;
         let identity = Identity::load(home, &config)?;
+        config.saving.verify(identity.operator)?;
         let store = EmbeddedStore::open(&store_path(home, &config), Role::Gateway.name())?;
         let ledger = Ledger::open(Box::new(store), config.networks)?;
         Ok(Self { home: home.clone().without_operator_key(), config, identity, ledger })

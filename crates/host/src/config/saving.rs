@@ -4,14 +4,16 @@ pub use rove_api::DataUse;
 use rove_proto::codec::SavingConfig;
 use rove_proto::codec::allowed::{Allowed, BITS_MIN, RULES_MAX, Rule, WEB_PORTS};
 use rove_proto::codec::coding::Coding;
-use rove_proto::codec::dictionary;
+use rove_proto::codec::dictionary::{self, ADDED_MAX, Dictionaries};
 use rove_proto::crypto::Features;
 use rove_proto::wire::control::{End, Prefix};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::source::{ConfigError, Source};
-use crate::values::Destination;
+use crate::dictionary::SignedDictionary;
+use crate::keys::OperatorPublic;
+use crate::values::{Destination, Misspelt};
 
 /// The word for a rule that compresses nothing, and lets packets of its flows share datagrams.
 const JOIN: &str = "join";
@@ -30,6 +32,8 @@ pub struct Saving {
     /// Client: the flows that are compressed; the first rule that matches counts, and there are at
     /// most [`RULES_MAX`].
     pub compress: Vec<Rule>,
+    /// Dictionaries of the operator, whose signatures are checked by [`Self::verify`].
+    pub dictionaries: Vec<SignedDictionary>,
 }
 
 /// `[saving]` as it is written.
@@ -41,6 +45,7 @@ pub struct RawSaving {
     pad: Option<bool>,
     data: Option<Spanned<String>>,
     compress: Option<Spanned<Vec<Spanned<RawRule>>>>,
+    dictionaries: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,12 +65,16 @@ impl RawSaving {
         if let Some(raw) = &self.data {
             saving.data = source.value("saving.data", raw)?;
         }
+        if let Some(raw) = &self.dictionaries {
+            saving.dictionaries = dictionaries(source, raw)?;
+        }
         if let Some(raw) = &self.compress {
             if raw.get_ref().len() > RULES_MAX {
                 let what = format!("has more than {RULES_MAX} entries: leave some out");
                 return Err(source.invalid(&raw.span(), "saving.compress", what));
             }
-            let rules = raw.get_ref().iter().map(|rule| RawRule::validate(rule, source));
+            let added = &saving.dictionaries;
+            let rules = raw.get_ref().iter().map(|rule| RawRule::validate(rule, source, added));
             saving.compress = rules.collect::<Result<_, _>>()?;
         }
         Ok(saving)
@@ -89,7 +98,11 @@ impl RawSaving {
 }
 
 impl RawRule {
-    fn validate(raw: &Spanned<Self>, source: &Source) -> Result<Rule, ConfigError> {
+    fn validate(
+        raw: &Spanned<Self>,
+        source: &Source,
+        added: &[SignedDictionary],
+    ) -> Result<Rule, ConfigError> {
         let Self { to, with } = raw.get_ref();
         let key = "saving.compress.to";
         let end: Destination = source.value(key, to)?;
@@ -109,7 +122,7 @@ impl RawRule {
             return Err(source.invalid(&to.span(), key, what));
         }
         let coding = match with {
-            Some(with) => coding(source, with)?,
+            Some(with) => coding(source, with, added)?,
             None => Coding::LZ4,
         };
         let network = Prefix { address, bits };
@@ -117,10 +130,42 @@ impl RawRule {
     }
 }
 
+/// The operator's dictionaries, each with a name and a number of its own.
+fn dictionaries(
+    source: &Source,
+    raw: &Spanned<Vec<Spanned<String>>>,
+) -> Result<Vec<SignedDictionary>, ConfigError> {
+    let key = "saving.dictionaries";
+    let all: Vec<SignedDictionary> = source.list(key, raw, ADDED_MAX)?;
+    for (place, one) in all.iter().enumerate() {
+        let (name, number) = (one.name(), one.number());
+        let is_same = |it: &&SignedDictionary| it.number() == number || it.name() == name;
+        if let Some(other) = all[..place].iter().find(is_same) {
+            let what = format!(
+                "{name} (number {number}) and {} (number {}) cannot be told apart: have one signed \
+                 anew with `rove gateway dictionary`",
+                other.name(),
+                other.number()
+            );
+            return Err(source.invalid(&raw.span(), key, what));
+        }
+    }
+    Ok(all)
+}
+
 /// How a rule's flows are compressed: an algorithm, or the name of a dictionary.
-fn coding(source: &Source, with: &Spanned<String>) -> Result<Coding, ConfigError> {
+fn coding(
+    source: &Source,
+    with: &Spanned<String>,
+    added: &[SignedDictionary],
+) -> Result<Coding, ConfigError> {
     let word = with.get_ref().as_str();
-    let with_dictionary = || Some(Coding::with_dictionary(dictionary::named(word)?.number));
+    let with_dictionary = || {
+        let of_program = dictionary::named(word).map(|one| one.number);
+        let of_operator = added.iter().find(|one| one.name() == word);
+        let number = of_program.or_else(|| of_operator.map(SignedDictionary::number));
+        number.map(Coding::with_dictionary)
+    };
     let found = match word {
         "lz4" => Some(Coding::LZ4),
         "zstd" => Some(Coding::ZSTD),
@@ -128,7 +173,9 @@ fn coding(source: &Source, with: &Spanned<String>) -> Result<Coding, ConfigError
         _ => with_dictionary(),
     };
     found.ok_or_else(|| {
-        let names: Vec<_> = dictionary::ALL.iter().map(|one| format!("\"{}\"", one.name)).collect();
+        let names = dictionary::ALL.iter().map(|one| one.name);
+        let names = names.chain(added.iter().map(SignedDictionary::name));
+        let names: Vec<_> = names.map(|name| format!("{name:?}")).collect();
         let what = format!(
             "{word:?} is not one of \"lz4\", \"zstd\", \"{JOIN}\", or of the dictionaries {}",
             names.join(", ")
@@ -143,6 +190,21 @@ impl Saving {
         Features::CONTENT | if self.headers { Features::COMPACT } else { Features::NONE }
     }
 
+    /// Checks that the service's operator signed all dictionaries.
+    ///
+    /// # Errors
+    /// If one was not: its name, and the cure.
+    pub fn verify(&self, operator: OperatorPublic) -> Result<(), Misspelt> {
+        match self.dictionaries.iter().find(|one| !one.is_signed_by(operator)) {
+            Some(one) => Err(Misspelt::new(format!(
+                "saving.dictionaries: {} is not signed by the operator of this gateway: copy the \
+                 line that `rove gateway dictionary` printed there",
+                one.name()
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The settings of the core. `is_metered` if the link in use is.
     pub fn core(&self, is_metered: bool) -> SavingConfig {
         let frugal = match self.data {
@@ -155,6 +217,9 @@ impl Saving {
             pads: self.pad,
             frugal,
             compress: Allowed::new(&self.compress),
+            dictionaries: Dictionaries::with(
+                self.dictionaries.iter().map(|one| one.added().clone()).collect(),
+            ),
             ..SavingConfig::default()
         }
     }
@@ -168,6 +233,7 @@ impl Default for Saving {
             pad: false,
             data: DataUse::default(),
             compress: Vec::new(),
+            dictionaries: Vec::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::keys::OperatorKey;
 
 fn raw(text: &str) -> (Source, RawSaving) {
     let source = Source::new(Path::new("test.toml"), text);
@@ -71,4 +72,30 @@ fn a_gateway_leaves_to_its_clients_what_is_theirs() {
     }
     let (source, raw) = raw("aggregate = false");
     assert!(!raw.validate_gateway(&source).unwrap().core(false).aggregates);
+}
+
+#[test]
+fn a_rule_may_ask_for_a_dictionary_of_the_operator() {
+    let operator = OperatorKey::generate().unwrap();
+    let line = |number, name: &str| {
+        let name = name.parse().unwrap();
+        SignedDictionary::sign(&operator, number, &name, b"\"meter\":").unwrap().to_string()
+    };
+    let rule = "compress = [{ to = \"192.0.2.9\", with = \"meters\" }]";
+    let with = |lines: &[String]| client(&format!("{rule}\ndictionaries = {lines:?}"));
+    let saving = with(&[line(9, "meters")]).unwrap();
+    assert_eq!(saving.core(false).compress.rules()[0].coding, Coding::with_dictionary(9));
+    assert_eq!(saving.core(false).dictionaries.content(9), Some(&b"\"meter\":"[..]));
+    assert!(saving.verify(operator.public()).is_ok());
+    let error = saving.verify(OperatorKey::generate().unwrap().public()).unwrap_err().to_string();
+    assert!(error.contains("meters is not signed by"), "{error}");
+
+    let error = with(&[line(9, "pumps")]).unwrap_err();
+    assert!(error.contains("\"senml\", \"syslog\", \"pumps\""), "{error}");
+    for second in [line(9, "pumps"), line(10, "meters")] {
+        let error = with(&[line(9, "meters"), second]).unwrap_err();
+        assert!(error.contains("cannot be told apart"), "{error}");
+    }
+    let many: Vec<_> = (0..9).map(|number| line(8 + number % 8, "meters")).collect();
+    assert!(with(&many).unwrap_err().contains("more than 8 entries"));
 }

@@ -17,7 +17,7 @@ use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CParameter, DParameter, FrameFormat};
 
 use super::coding::{Algorithm, Coding};
-use super::dictionary;
+use super::dictionary::Dictionaries;
 use crate::error::DropReason;
 use crate::wire::inner::{MAX_PACKET, Pieces, declared_len};
 
@@ -37,6 +37,7 @@ const ROOM: usize = lz4_flex::block::get_maximum_output_size(MAX_PACKET) + 1;
 /// Compresses packets, and back.
 #[derive(Default)]
 pub struct Coder {
+    dictionaries: Dictionaries,
     table: Option<Box<CompressTable>>,
     /// By the number of their dictionary.
     zstd: Vec<Zstd>,
@@ -60,6 +61,16 @@ impl fmt::Debug for Coder {
 }
 
 impl Coder {
+    /// One with these dictionaries.
+    pub fn new(dictionaries: Dictionaries) -> Self {
+        Self { dictionaries, ..Self::default() }
+    }
+
+    /// The dictionaries that it has.
+    pub const fn dictionaries(&self) -> &Dictionaries {
+        &self.dictionaries
+    }
+
     /// Compresses a packet. The result is what follows the numbering in a compressed frame: coding,
     /// data and, if it is `padded`, padding. `None` if the frame would not be smaller.
     pub fn compress(&mut self, coding: Coding, packet: Pieces<'_>, padded: bool) -> Option<&[u8]> {
@@ -67,7 +78,7 @@ impl Coder {
         self.packet.clear();
         packet.copy_to(&mut self.packet);
         self.result.resize(ROOM, 0);
-        let Self { table, zstd, packet, result } = self;
+        let Self { dictionaries, table, zstd, packet, result } = self;
         let (first, room) = result.split_first_mut()?;
         let len = match coding.algorithm()? {
             Algorithm::Lz4 => {
@@ -75,7 +86,7 @@ impl Coder {
                 compress_into_with_table(packet, room, table).ok()?
             }
             Algorithm::Zstd => {
-                let compressor = compressor(zstd, coding.dictionary())?;
+                let compressor = compressor(zstd, dictionaries, coding.dictionary())?;
                 compressor.compress_to_buffer(packet, &mut room[..most]).ok()?
             }
         };
@@ -110,10 +121,10 @@ impl Coder {
     pub fn decompress(&mut self, result: &[u8]) -> Result<&[u8], DropReason> {
         let (coding, data) = parts(result).ok_or(DropReason::BadFrame)?;
         self.packet.resize(MAX_PACKET, 0);
-        let Self { zstd, packet, .. } = self;
+        let Self { dictionaries, zstd, packet, .. } = self;
         let len = match coding.algorithm() {
             Some(Algorithm::Lz4) => decompress_into(data, packet).ok(),
-            Some(Algorithm::Zstd) => decompressor(zstd, coding.dictionary())
+            Some(Algorithm::Zstd) => decompressor(zstd, dictionaries, coding.dictionary())
                 .and_then(|it| it.decompress_to_buffer(data, &mut packet[..]).ok()),
             None => None,
         };
@@ -146,8 +157,12 @@ fn pad(result: &mut Vec<u8>) {
 }
 
 /// The compressor with a dictionary; `None` if there is no such dictionary.
-fn compressor(zstd: &mut Vec<Zstd>, number: u8) -> Option<&mut Compressor<'static>> {
-    let (place, bytes) = place_of(zstd, number)?;
+fn compressor<'z>(
+    zstd: &'z mut Vec<Zstd>,
+    dictionaries: &Dictionaries,
+    number: u8,
+) -> Option<&'z mut Compressor<'static>> {
+    let (place, bytes) = place_of(zstd, dictionaries, number)?;
     if place.compressor.is_none() {
         let mut new = Compressor::default();
         for parameter in [
@@ -165,8 +180,12 @@ fn compressor(zstd: &mut Vec<Zstd>, number: u8) -> Option<&mut Compressor<'stati
 }
 
 /// The decompressor with a dictionary; `None` if there is no such dictionary.
-fn decompressor(zstd: &mut Vec<Zstd>, number: u8) -> Option<&mut Decompressor<'static>> {
-    let (place, bytes) = place_of(zstd, number)?;
+fn decompressor<'z>(
+    zstd: &'z mut Vec<Zstd>,
+    dictionaries: &Dictionaries,
+    number: u8,
+) -> Option<&'z mut Decompressor<'static>> {
+    let (place, bytes) = place_of(zstd, dictionaries, number)?;
     if place.decompressor.is_none() {
         let mut new = Decompressor::with_dictionary(bytes).ok()?;
         new.set_parameter(DParameter::Format(FrameFormat::Magicless)).ok()?;
@@ -176,10 +195,14 @@ fn decompressor(zstd: &mut Vec<Zstd>, number: u8) -> Option<&mut Decompressor<'s
 }
 
 /// The place of a dictionary, and its bytes: none for number 0.
-fn place_of(zstd: &mut Vec<Zstd>, number: u8) -> Option<(&mut Zstd, &'static [u8])> {
+fn place_of<'z, 'd>(
+    zstd: &'z mut Vec<Zstd>,
+    dictionaries: &'d Dictionaries,
+    number: u8,
+) -> Option<(&'z mut Zstd, &'d [u8])> {
     let bytes = match number {
         0 => &[],
-        _ => dictionary::numbered(number)?.bytes,
+        _ => dictionaries.content(number)?,
     };
     zstd.resize_with(zstd.len().max(usize::from(number) + 1), Zstd::default);
     Some((zstd.get_mut(usize::from(number))?, bytes))

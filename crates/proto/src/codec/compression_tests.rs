@@ -157,3 +157,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_operators_dictionary_is_used_by_whoever_has_it() {
+    let text = br#"{"meter":"kWh-4711","reading":1042,"phase":3,"state":"good"}"#.repeat(2);
+    let added = crate::codec::dictionary::Added::new(8, &text[..60]).unwrap();
+    let mut coder = Coder::new(Dictionaries::with(vec![added]));
+    let packet = packet(&text);
+    let with = compress(&mut coder, Coding::with_dictionary(8), &packet, false).unwrap();
+    let without = compress(&mut coder, Coding::ZSTD, &packet, false).unwrap();
+    assert!(with.len() + 30 < without.len(), "{} bytes, {} without", with.len(), without.len());
+    assert_eq!(coder.decompress(&with).unwrap(), packet);
+    assert_eq!(Coder::default().decompress(&with), Err(DropReason::BadFrame));
+    assert_eq!(compress(&mut coder, Coding::with_dictionary(9), &packet, false), None);
+}

@@ -18,6 +18,7 @@ pub mod header;
 pub mod sampling;
 
 use allowed::Allowed;
+use dictionary::Dictionaries;
 use entries::Decides;
 
 /// How a node saves bytes on inner packets.
@@ -32,6 +33,8 @@ pub struct SavingConfig {
     pub frugal: bool,
     /// Client: the flows that are compressed, at both ends.
     pub compress: Allowed,
+    /// The dictionaries that this end has. They are taken when the node begins, and stay.
+    pub dictionaries: Dictionaries,
     /// How this end decides whether compression pays.
     pub decides: Decides,
 }
@@ -43,6 +46,7 @@ impl Default for SavingConfig {
             pads: false,
             frugal: false,
             compress: Allowed::default(),
+            dictionaries: Dictionaries::default(),
             decides: Decides::default(),
         }
     }

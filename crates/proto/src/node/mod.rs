@@ -119,6 +119,7 @@ impl Node {
         let responder = Responder::new(now, &config, rng.as_mut());
         let notices = Notices::new(now, &config.secret);
         let memory = Memory::new(config.hold_memory);
+        let coder = Coder::new(config.saving.dictionaries.clone());
         Self {
             config,
             rng,
@@ -140,7 +141,7 @@ impl Node {
             early: Early::default(),
             priorities: Priorities::default(),
             memory,
-            coder: Coder::default(),
+            coder,
         }
     }
 

@@ -214,7 +214,7 @@ impl Peer {
                 }
                 saving::of_mut(&mut self.tunnel).apply(&cx.config.saving);
                 if !saving::of(&self.tunnel).has_no_wish() {
-                    saving::ask(&mut self.tunnel, cx.now);
+                    saving::ask(&mut self.tunnel, cx);
                 }
                 self.tunnel.control.push(cx.now, &routes);
                 self.apply_settings(cx);
@@ -317,7 +317,7 @@ impl Peer {
             has_keys && self.tunnel.control.push(cx.now, control)
         });
         if saving::of_mut(&mut self.tunnel).apply(&config.saving) && has_keys {
-            saving::ask(&mut self.tunnel, cx.now);
+            saving::ask(&mut self.tunnel, cx);
         }
     }
 

@@ -437,10 +437,10 @@ impl Peer {
             }
             (Control::Compress { pads, frugal, rules }, Side::Gateway { .. }) if !is_late => {
                 saving::of_mut(&mut self.tunnel).take_rules((pads, frugal), &rules);
-                saving::answer(&mut self.tunnel, cx.now);
+                saving::answer(&mut self.tunnel, cx);
             }
             (Control::Dictionaries(all), _) if !is_late => {
-                saving::of_mut(&mut self.tunnel).take_dictionaries(&all);
+                saving::of_mut(&mut self.tunnel).take_dictionaries(cx.coder.dictionaries(), &all);
             }
             (Control::Run(run), Side::Gateway { .. })
                 if !is_late && self.key_alarm.returns(run) =>

@@ -8,7 +8,7 @@ use super::Context;
 use crate::codec::SavingConfig;
 use crate::codec::allowed::{Allowed, Rule};
 use crate::codec::coding::Coding;
-use crate::codec::dictionary::{self, Agreed};
+use crate::codec::dictionary::{Agreed, Dictionaries};
 use crate::codec::entries::{ENTRIES_GATEWAY_MAX, ENTRIES_MAX, Entries, Way};
 use crate::codec::sampling::Scarce;
 use crate::pack;
@@ -137,14 +137,13 @@ impl Saver {
         }
     }
 
-    /// The dictionaries that this end has.
-    pub(crate) fn dictionaries() -> Control {
-        Control::Dictionaries(dictionary::ALL.map(|one| (one.number, one.hash())).to_vec())
-    }
-
-    /// The peer has these dictionaries.
-    pub(crate) fn take_dictionaries(&mut self, peers: &[(u8, [u8; DICTIONARY_HASH])]) {
-        self.agreed = Some(Agreed::with(peers));
+    /// The peer has these dictionaries, and this end its `own`.
+    pub(crate) fn take_dictionaries(
+        &mut self,
+        own: &Dictionaries,
+        peers: &[(u8, [u8; DICTIONARY_HASH])],
+    ) {
+        self.agreed = Some(own.agreed(peers));
     }
 
     /// There are new keys: the peer says anew what it has and wants.

@@ -19,6 +19,7 @@ use crate::path::{PathId, Saved};
 use crate::recovery::packet::{Load, LostPacket, SpaceId};
 use crate::session::index::EpochId;
 use crate::time::Instant;
+use crate::wire::control::Control;
 use crate::wire::data::OVERHEAD;
 use crate::wire::features::Features;
 use crate::wire::frame;
@@ -39,14 +40,14 @@ pub(crate) const fn of_mut(tunnel: &mut Tunnel) -> &mut Saver {
 }
 
 /// Client: tells the gateway how both ends save bytes, and which dictionaries this end has.
-pub(crate) fn ask(tunnel: &mut Tunnel, now: Instant) {
-    tunnel.control.push(now, &tunnel.saver.rules());
-    answer(tunnel, now);
+pub(crate) fn ask(tunnel: &mut Tunnel, cx: &Context<'_>) {
+    tunnel.control.push(cx.now, &tunnel.saver.rules());
+    answer(tunnel, cx);
 }
 
 /// Tells the peer which dictionaries this end has: so it understands compressed packets.
-pub(crate) fn answer(tunnel: &mut Tunnel, now: Instant) {
-    tunnel.control.push(now, &Saver::dictionaries());
+pub(crate) fn answer(tunnel: &mut Tunnel, cx: &Context<'_>) {
+    tunnel.control.push(cx.now, &Control::Dictionaries(cx.coder.dictionaries().hashes()));
 }
 
 /// Whether as few bytes as possible leave, since the client's user wants that: no copies of

@@ -14,6 +14,7 @@ use rove_api::{DataUse, LinkMode, PathManager, RecoveryFor, TransportChoice};
 use rove_client::{DnsChoice, LinkScheduler, LinkSetting, Subflows};
 use rove_gateway::StoreUrl;
 use rove_host::config::LogFormat;
+use rove_host::dictionary::DictionaryName;
 use rove_host::invite::{self, Invite, InviteError};
 use rove_host::values::{
     Destination, Endpoint, Lifetime, Misspelt, Networks, PeerName, parse_network,
@@ -196,6 +197,9 @@ pub(crate) enum GatewayCommand {
     /// Sign the endpoints and networks of gateway.toml with the operator key, after a change
     #[command(after_help = text::SIGN)]
     Sign,
+    /// Sign a dictionary, with which clients and gateway compress telemetry of one kind
+    #[command(after_help = text::DICTIONARY)]
+    Dictionary(DictionaryArgs),
     /// Write everything except the operator key to one private file
     Backup {
         /// The file to create.
@@ -303,6 +307,20 @@ pub(crate) struct InitArgs {
     /// Database of peers
     #[arg(long, value_name = "URL", default_value_t)]
     pub store: StoreUrl,
+}
+
+/// Which dictionary to sign.
+#[derive(Args, Debug)]
+pub(crate) struct DictionaryArgs {
+    /// The name by which a rule asks for it
+    #[arg(value_name = "NAME")]
+    pub name: DictionaryName,
+    /// Its content: what is most frequent stands last
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Its number, 8 to 15 [default: the first that gateway.toml does not use]
+    #[arg(long, value_name = "N")]
+    pub number: Option<u8>,
 }
 
 /// What an invite grants.

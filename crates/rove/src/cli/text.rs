@@ -55,6 +55,12 @@ pub(super) const SIGN: &str = "\
 The command needs operator.key in DIR. It prints the signed values: read them, because every program
 of the gateway's user can change gateway.toml. Restart the gateway afterwards.";
 
+pub(super) const DICTIONARY: &str = "\
+A dictionary has 8 to 4096 bytes of typical content. The command needs operator.key in DIR. It
+prints one line: add it to the list `dictionaries` in section [saving] of gateway.toml and of each
+client.toml, and restart both. A client uses it by a rule, for example
+{ to = \"192.0.2.9\", with = \"NAME\" }.";
+
 pub(super) const PATHS: &str = "\
 RTT    round-trip time
 OUT    rate that arrives at the gateway

@@ -1,5 +1,7 @@
 //! `rove gateway ...`: through the control socket while the gateway runs, else on its files.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,12 +14,14 @@ use rove_api::{
 };
 use rove_gateway::ask;
 use rove_host::config::LogFormat;
+use rove_host::confine;
 use rove_host::control::{self, AskError, Request};
+use rove_host::dictionary::CONTENT_BYTES_MAX;
 use rove_host::home::{Home, Role};
 use rove_host::values::{Endpoint, PeerName, spelt};
 
 use super::output::{self, list, moment};
-use crate::cli::{AllowArgs, GatewayStatusArgs, InitArgs, InviteArgs, OutputArgs};
+use crate::cli::{AllowArgs, DictionaryArgs, GatewayStatusArgs, InitArgs, InviteArgs, OutputArgs};
 
 /// How long a move is watched, and how often.
 const FOLLOW_WITHIN: Duration = Duration::from_secs(2);
@@ -255,6 +259,20 @@ pub(super) fn relocate(home: &Home, to: &Endpoint) -> Result<()> {
         "moved to {to}: {follow} of {told} sessions follow; {before} stays open until the gateway \
          starts again"
     ))
+}
+
+/// Signs a dictionary, whose file may belong to anybody.
+pub(super) fn dictionary(home: &Home, args: DictionaryArgs) -> Result<()> {
+    let DictionaryArgs { name, file, number } = args;
+    let mut content = Vec::new();
+    // One byte more shows that it is too long.
+    File::open(&file)
+        .and_then(|open| open.take(CONTENT_BYTES_MAX as u64 + 1).read_to_end(&mut content))
+        .with_context(|| format!("{} cannot be read", file.display()))?;
+    let home = home.clone().with_operator_key()?;
+    confine::become_owner(&home, None)?;
+    let signed = rove_gateway::sign_dictionary(&home, &name, number, &content)?;
+    output::line(&signed.to_string())
 }
 
 pub(super) fn sign(home: &Home) -> Result<()> {

@@ -114,6 +114,7 @@ fn run_gateway(
         // They make or read files elsewhere, or change the user themselves.
         GatewayCommand::Init(_)
         | GatewayCommand::Run
+        | GatewayCommand::Dictionary(_)
         | GatewayCommand::Backup { .. }
         | GatewayCommand::Restore { .. } => home,
         GatewayCommand::Invite(_)
@@ -129,7 +130,8 @@ fn run_gateway(
             confine::become_owner(&home, None)?;
             home
         }
-        // Only these sign. The others run while the node's user may have changed gateway.toml.
+        // Beside `dictionary`, only these sign. The others run while the node's user may have
+        // changed gateway.toml.
         GatewayCommand::Move { .. } | GatewayCommand::Sign => {
             let home = home.with_operator_key()?;
             confine::become_owner(&home, None)?;
@@ -149,6 +151,7 @@ fn run_gateway(
         GatewayCommand::Allow(args) => gateway::allow(home, args),
         GatewayCommand::Move { endpoint } => gateway::relocate(home, &endpoint),
         GatewayCommand::Sign => gateway::sign(home),
+        GatewayCommand::Dictionary(args) => gateway::dictionary(home, args),
         GatewayCommand::Backup { file } => gateway::backup(home, &file),
         GatewayCommand::Restore { file } => gateway::restore(home, &file),
         GatewayCommand::ResetClock => gateway::reset_clock(home),
