@@ -7,6 +7,7 @@ use crate::multipath::path_queues::Numbered;
 use crate::outbox::Draft;
 use crate::pack;
 use crate::pack::fragment;
+use crate::pack::joining::Contents;
 use crate::packet::{PacketRecord, Saving};
 use crate::path::PathId;
 use crate::recovery::packet::{Cargo, Load};
@@ -144,7 +145,7 @@ impl Tunnel {
         cargo: impl Into<Cargo<'p>>,
         fill: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), DropReason> {
-        send_parts(self, cx, (epoch, path), (cargo.into(), &[]), fill)
+        send_parts(self, cx, (epoch, path), (cargo.into(), Contents::default()), fill)
     }
 
     /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
@@ -176,7 +177,8 @@ impl Tunnel {
                     let fill = |draft: &mut Draft<'_>| draft.frames().extend_from_slice(&frames);
                     let session = (&mut *epoch, &mut self.recovery);
                     let load = Load::of(eliciting);
-                    let sent = draft_datagram(cx, session, path, (load.into(), &[]), fill);
+                    let cargo = (load.into(), Contents::default());
+                    let sent = draft_datagram(cx, session, path, cargo, fill);
                     if let Err(reason) = sent {
                         cx.drops.count(reason);
                         if ack.is_some() {

@@ -4,7 +4,7 @@
 use super::{Context, Tunnel};
 use crate::error::DropReason;
 use crate::outbox::Draft;
-use crate::pack::joining::Part;
+use crate::pack::joining::Contents;
 use crate::path::{Path, PathId};
 use crate::recovery::LossRecovery;
 use crate::recovery::packet::{Cargo, Load, SpaceId};
@@ -17,13 +17,13 @@ use crate::time::{Duration, Instant};
 /// taken for its capacity (RFC 9002, section 7.8).
 const IDLE: Duration = Duration::from_millis(1);
 
-/// [`Tunnel::send_under`] with several packet frames, of which each is one of the `parts`. The load
-/// is that of the first one.
+/// [`Tunnel::send_under`] with several packet frames, if some are joined. The load is that of the
+/// first one.
 pub(crate) fn send_parts(
     tunnel: &mut Tunnel,
     cx: &mut Context<'_>,
     (epoch, path): (EpochId, PathId),
-    content: (Cargo<'_>, &[Part]),
+    content: (Cargo<'_>, Contents<'_>),
     fill: impl FnOnce(&mut Draft<'_>),
 ) -> Result<(), DropReason> {
     let (epoch, _) = tunnel.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
@@ -39,12 +39,13 @@ pub(crate) fn send_parts(
 }
 
 /// Numbers one datagram of `epoch` for `path` and leaves it in the outbox, which seals it later.
-/// What it carries is one `load`, or one for each of the `parts`. Returns its length in bytes.
+/// What it carries is one `load`, or one for each frame that is `joined`. Returns its length in
+/// bytes.
 pub(crate) fn draft_datagram(
     cx: &mut Context<'_>,
     (epoch, recovery): (&mut Epoch, &mut LossRecovery),
     path: &mut Path,
-    (cargo, parts): (Cargo<'_>, &[Part]),
+    (cargo, joined): (Cargo<'_>, Contents<'_>),
     fill: impl FnOnce(&mut Draft<'_>),
 ) -> Result<usize, DropReason> {
     let Cargo { load, whole } = cargo;
@@ -66,18 +67,19 @@ pub(crate) fn draft_datagram(
     note_idle(cx.now, path, sent);
     let number = lane.take_number();
     let blocks = cx.memory.blocks();
-    let mut frames = &*draft.written();
-    let mut next = |part: &Part| frames.split_off(..part.len).unwrap_or_default();
-    match (whole, parts.split_first()) {
+    let mut kept = joined.kept();
+    match (whole, kept.next()) {
         (Some((framing, packet)), _) => {
             let head = &framing.bytes()[..framing.overhead()];
             sent.sent(cx.now, blocks, (number, len), load, [head, packet.head, packet.tail]);
         }
-        (None, Some((first, others))) => {
-            sent.sent(cx.now, blocks, (number, len), load, [next(first), &[], &[]]);
-            others.iter().for_each(|it| sent.joined(cx.now, blocks, it.record, next(it)));
+        (None, Some((_, first))) => {
+            sent.sent(cx.now, blocks, (number, len), load, [first, &[], &[]]);
+            kept.for_each(|(record, frame)| sent.joined(cx.now, blocks, record, frame));
         }
-        (None, None) => sent.sent(cx.now, blocks, (number, len), load, [frames, &[], &[]]),
+        (None, None) => {
+            sent.sent(cx.now, blocks, (number, len), load, [&*draft.written(), &[], &[]]);
+        }
     }
     let sending = path.offload.next(matches!(load, Load::Repair { .. }));
     let begins = draft.finish((path.route, sending), &lane.seal, profile, number);

@@ -87,7 +87,7 @@ pub(super) fn elide_again(
 }
 
 /// Whether the packets of an epoch may leave so.
-fn is_on(tunnel: &Tunnel, cx: &Context<'_>, epoch: EpochId) -> bool {
+pub(super) fn is_on(tunnel: &Tunnel, cx: &Context<'_>, epoch: EpochId) -> bool {
     let current = tunnel.epochs.current.as_ref().filter(|current| current.id == epoch);
     current.is_some_and(|current| current.features().has(Features::COMPACT))
         && !cx.config.ablation.is_off(Heuristic::Elision)

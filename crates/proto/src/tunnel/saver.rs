@@ -40,8 +40,10 @@ pub(crate) struct Saver {
     /// Gateway: the client has said in this epoch how bytes are saved.
     is_told: bool,
     scarce: Scarce,
-    /// Room for one frame.
+    /// Room for one frame as it leaves,
     frame: Vec<u8>,
+    /// and as it is kept for repair; empty if that is the same.
+    other: Vec<u8>,
     /// Bytes saved on all paths.
     saved: Saved,
     /// How often a packet was compressed, whether it got smaller or not.
@@ -61,6 +63,7 @@ impl Saver {
             is_told: false,
             scarce: Scarce::default(),
             frame: Vec::new(),
+            other: Vec::new(),
             saved: Saved::default(),
             operations: 0,
         }
@@ -199,12 +202,18 @@ impl Saver {
         due: Instant,
         record: PacketRecord,
     ) -> bool {
-        self.joining.add(place, due, record, &self.frame)
+        let other = Some(&self.other[..]).filter(|other| !other.is_empty());
+        self.joining.add(place, due, record, (&self.frame, other))
     }
 
-    /// Bytes of the frame that was written last.
+    /// Bytes of the frame that was written last, as it leaves.
     pub(super) const fn frame_len(&self) -> usize {
         self.frame.len()
+    }
+
+    /// By how many bytes it is shorter so than as it is kept.
+    pub(super) const fn elided(&self) -> usize {
+        self.other.len().saturating_sub(self.frame.len())
     }
 
     /// Counts what was saved.
@@ -215,7 +224,20 @@ impl Saver {
     /// Writes the frame of a packet that is not compressed.
     pub(super) fn write(&mut self, framing: Framing, packet: Pieces<'_>) {
         self.frame.clear();
+        self.other.clear();
         pack::append(framing, packet, &mut self.frame);
+    }
+
+    /// The same, and `append` writes the form in which it leaves.
+    pub(super) fn write_as(
+        &mut self,
+        framing: Framing,
+        packet: Pieces<'_>,
+        append: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.write(framing, packet);
+        std::mem::swap(&mut self.frame, &mut self.other);
+        append(&mut self.frame);
     }
 
     /// The frame of a packet that is sent again, compressed, if packets of its flow are and if that
@@ -237,23 +259,19 @@ impl Saver {
         }
     }
 
-    /// Writes the frame of a packet into the room for one, compressed if its record says so and if
-    /// that makes it smaller. Returns its record then.
+    /// Writes the frame of a packet into the room for one, if its record says that it is compressed
+    /// and if that makes it smaller. Returns its record then.
     pub(super) fn encode(
         &mut self,
         cx: &mut Context<'_>,
         framing: Framing,
         record: PacketRecord,
         packet: Pieces<'_>,
-    ) -> PacketRecord {
-        if let Some(coding) = record.saving.coding().and_then(Coding::from_byte)
-            && self.compress(cx, coding, framing, packet)
-        {
-            // The connection keeps other bytes than those in the frame.
-            return PacketRecord { kept: 0, ..record };
-        }
-        self.write(framing, packet);
-        record
+    ) -> Option<PacketRecord> {
+        let coding = record.saving.coding().and_then(Coding::from_byte)?;
+        // The connection keeps other bytes than those in the frame.
+        let record = PacketRecord { kept: 0, ..record };
+        self.compress(cx, coding, framing, packet).then_some(record)
     }
 
     /// Writes the frame of a packet compressed. Returns whether it is smaller so.
@@ -265,6 +283,7 @@ impl Saver {
         packet: Pieces<'_>,
     ) -> bool {
         self.frame.clear();
+        self.other.clear();
         let has = self.agreed.unwrap_or_default().has(coding.dictionary());
         let result = cx.coder.compress(if has { coding } else { Coding::ZSTD }, packet, self.pads);
         self.operations += 1;

@@ -9,11 +9,11 @@
 
 use super::draft::send_parts;
 use super::saver::{Place, Saver};
-use super::{Context, Tunnel};
+use super::{Context, Tunnel, elision};
 use crate::ablation::Heuristic;
 use crate::codec::sampling::Scarce;
 use crate::id::PathSerial;
-use crate::pack::joining::{Part, WAIT};
+use crate::pack::joining::{Contents, WAIT};
 use crate::packet::{Class, Instance, PacketRecord, Saving};
 use crate::path::{PathId, Saved};
 use crate::recovery::packet::{Load, LostPacket, SpaceId};
@@ -95,13 +95,19 @@ pub(crate) fn send(
     let is_repaired = framing != Framing::Plain && record.instance == Instance::Only;
     // New keys may have come since the packet was marked.
     if record.saving.waits() && is_repaired && is_understood(cx, tunnel) {
-        let record = tunnel.saver.encode(cx, framing, record, packet);
-        let before = framing.overhead() + packet.len();
-        let len = tunnel.saver.frame_len();
-        let compression = before.saturating_sub(len) as u64;
-        if len <= room && (compression > 0 || record.saving == Saving::JOINED) {
-            count(tunnel, place.1, Saved { compression, ..Saved::default() });
-            return join(tunnel, cx, (place, room), cx.now + WAIT, record);
+        let due = cx.now + WAIT;
+        if record.saving == Saving::JOINED {
+            write(tunnel, cx, (place, framing), record, packet);
+            if join(tunnel, cx, (place, room), due, record) {
+                return true;
+            }
+        } else if let Some(record) = tunnel.saver.encode(cx, framing, record, packet) {
+            let before = framing.overhead() + packet.len();
+            let compression = before.saturating_sub(tunnel.saver.frame_len()) as u64;
+            if join(tunnel, cx, (place, room), due, record) {
+                count(tunnel, place.1, Saved { compression, ..Saved::default() });
+                return true;
+            }
         }
     }
     if tunnel.saver.joining().has_bucket(record.bucket) {
@@ -122,8 +128,24 @@ pub(crate) fn send_joined(
     let Some(room) = room_for(tunnel, place.1).filter(|_| framing != Framing::Plain) else {
         return false;
     };
-    tunnel.saver.write(framing, packet);
+    write(tunnel, cx, (place, framing), record, packet);
     join(tunnel, cx, (place, room), cx.now, record)
+}
+
+/// Writes the frame of a packet that is not compressed, without the headers that the peer has.
+fn write(
+    tunnel: &mut Tunnel,
+    cx: &Context<'_>,
+    (place, framing): (Place, Framing),
+    record: PacketRecord,
+    packet: Pieces<'_>,
+) {
+    match elision::elide(tunnel, cx, (place.0, framing), record, packet) {
+        Some(elided) => {
+            tunnel.saver.write_as(framing, packet, |frame| elided.append(packet, frame));
+        }
+        None => tunnel.saver.write(framing, packet),
+    }
 }
 
 /// Puts the frame that was written into the datagram under construction. Returns `false` if a
@@ -135,9 +157,12 @@ fn join(
     due: Instant,
     record: PacketRecord,
 ) -> bool {
-    let len = tunnel.saver.frame_len();
+    let (len, elided) = (tunnel.saver.frame_len(), tunnel.saver.elided());
     if len > room {
         return false;
+    }
+    if elided > 0 {
+        note_elided(tunnel, place.1, elided);
     }
     if !tunnel.saver.joining().has_room(place, len) {
         flush(tunnel, cx);
@@ -170,15 +195,19 @@ pub(crate) fn flush_due(tunnel: &mut Tunnel, cx: &mut Context<'_>) {
 pub(crate) fn flush(tunnel: &mut Tunnel, cx: &mut Context<'_>) {
     let Some((epoch, path)) = tunnel.saver.joining().to() else { return };
     let joining = tunnel.saver.take_joining();
-    let (frames, parts) = joining.contents();
-    if let Some(first) = parts.first() {
-        let load = Load::Packet(first.record);
-        let sent = send_parts(tunnel, cx, (epoch, path), (load.into(), parts), |draft| {
-            draft.frames().extend_from_slice(frames);
+    let contents = joining.contents();
+    // The peer has no contexts of earlier keys.
+    let is_understood = !contents.has_forms() || elision::is_on(tunnel, cx, epoch);
+    if let Some((first, _)) = contents.kept().next() {
+        let cargo = (Load::Packet(first).into(), contents);
+        let sent = is_understood.then(|| {
+            send_parts(tunnel, cx, (epoch, path), cargo, |draft| {
+                draft.frames().extend_from_slice(contents.frames());
+            })
         });
         match sent {
-            Ok(()) => note_joined(tunnel, path, parts.len()),
-            Err(_) => keep_for_repair(tunnel, cx, epoch, joining.contents()),
+            Some(Ok(())) => note_joined(tunnel, path, contents.len()),
+            Some(Err(_)) | None => keep_for_repair(tunnel, cx, epoch, contents),
         }
     }
     tunnel.saver.give_back(joining);
@@ -210,12 +239,9 @@ fn keep_for_repair(
     tunnel: &mut Tunnel,
     cx: &mut Context<'_>,
     epoch: EpochId,
-    (mut frames, parts): (&[u8], &[Part]),
+    contents: Contents<'_>,
 ) {
-    for part in parts {
-        let (frame, later) = frames.split_at(part.len);
-        frames = later;
-        let PacketRecord { flow, kept, .. } = part.record;
+    for (PacketRecord { flow, kept, .. }, frame) in contents.kept() {
         tunnel.recovery.queue.push(
             cx.drops,
             LostPacket {
@@ -226,7 +252,7 @@ fn keep_for_repair(
                 attempts: 0,
                 flow,
                 kept,
-                frame: frame[..part.len.saturating_sub(kept.into())].to_vec(),
+                frame: frame[..frame.len().saturating_sub(kept.into())].to_vec(),
             },
         );
     }
