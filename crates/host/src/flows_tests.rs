@@ -85,6 +85,7 @@ fn session() -> PeerStatus {
         saved: Saved::default(),
         compressions: 0,
         spared: 0,
+        dictionaries: None,
     }
 }
 

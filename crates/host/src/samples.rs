@@ -86,6 +86,7 @@ pub fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
         saved: Saved::default(),
         compressions: 0,
         spared: 0,
+        dictionaries: None,
     }
 }
 

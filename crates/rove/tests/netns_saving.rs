@@ -71,7 +71,7 @@ fn bytes_are_saved_where_the_user_said_so() {
     });
 }
 
-/// Whichever end does without, all headers travel.
+/// Whichever end does without, all headers travel. Nor is a dictionary used that only one end has.
 fn headers_stay_whole_unless_both_want_it(
     lab: &Lab,
     gateway: Running,
@@ -85,12 +85,16 @@ fn headers_stay_whole_unless_both_want_it(
     lab.rove("client", "down").ok();
 
     assert_eq!(gateway.terminate(), Some(0));
-    edit(&lab.home("gateway").join("gateway.toml"), "headers = true", "headers = false");
+    let config = lab.home("gateway").join("gateway.toml");
+    edit(&config, "headers = true", "headers = false");
+    edit(&config, &format!("dictionaries = [\"{dictionary}\"]\n"), "");
     let gateway = lab.gateway();
     configure(lab, true, dictionary);
     lab.rove("client", "up --route 198.51.100.0/24").ok();
     assert_eq!(transfer(lab, received, OTHER), Saved::default());
     assert_eq!(saved_by_gateway(lab).elision, 0);
+    let text = lab.rove("client", "status").ok();
+    assert!(text.contains("client and gateway do not have the same dictionary meters"), "{text}");
     lab.rove("client", "down").ok();
     assert_eq!(gateway.terminate(), Some(0));
 }

@@ -161,8 +161,7 @@ impl Client<'_> {
         });
         let refused = session.refused.map(refusal);
         let (streams, ranked) = (&snapshot.streams, self.links.ranked());
-        let search = self.search();
-        let portals = self.portals_told();
+        let (search, portals) = (self.search(), self.portals_told());
         let around = Surroundings {
             portals: &portals,
             keeps_browsers_in: keeps_in,
@@ -202,6 +201,7 @@ impl Client<'_> {
             name.cloned().unwrap_or_else(|| "a link that is gone".to_owned())
         };
         problems.extend(offload::unmerged(snapshot.merging_off));
+        problems.extend(saving::problem(session, snapshot.now, &self.config));
         problems.extend(offload::problems(std::iter::once(session), snapshot.now, link));
         self.host.settle(&mut problems);
         told.rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::doing);

@@ -1,10 +1,13 @@
 //! How bytes are saved: as the configuration says, and with `data = "auto"` by whether the link in
 //! use is metered.
 
+use rove_api::Problem;
 use rove_host::data::Handle;
+use rove_host::time::ago;
 use rove_proto::codec::SavingConfig;
 use rove_proto::id::PeerKey;
-use rove_proto::node::Command;
+use rove_proto::node::{Command, PeerStatus};
+use rove_proto::time::Instant;
 
 use super::link_order::LinkOrder;
 use crate::config::Config;
@@ -27,4 +30,18 @@ pub(super) fn tell(
         *told = Some(saving.clone());
         data.command(Command::SetSaving(saving));
     }
+}
+
+/// The problem that a rule names a dictionary that the gateway does not have, or has otherwise.
+pub(super) fn problem(session: &PeerStatus, now: Instant, config: &Config) -> Option<Problem> {
+    let name = config.saving.lacking(session.dictionaries?)?;
+    Some(Problem {
+        part: Some("other".to_owned()),
+        what: format!("client and gateway do not have the same dictionary {name}"),
+        since: ago(now.saturating_since(session.established?)).0,
+        cause: "the lists `dictionaries` in [saving] of client.toml and gateway.toml differ, or \
+                changed after the start; packets are compressed without that dictionary"
+            .to_owned(),
+        cure: "write the same line into both files, and restart both".to_owned(),
+    })
 }

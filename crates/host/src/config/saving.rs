@@ -4,7 +4,7 @@ pub use rove_api::DataUse;
 use rove_proto::codec::SavingConfig;
 use rove_proto::codec::allowed::{Allowed, BITS_MIN, RULES_MAX, Rule, WEB_PORTS};
 use rove_proto::codec::coding::Coding;
-use rove_proto::codec::dictionary::{self, ADDED_MAX, Dictionaries};
+use rove_proto::codec::dictionary::{self, ADDED_MAX, Agreed, Dictionaries};
 use rove_proto::crypto::Features;
 use rove_proto::wire::control::{End, Prefix};
 use serde::Deserialize;
@@ -188,6 +188,15 @@ impl Saving {
     /// The features that this node announces.
     pub fn features(&self) -> Features {
         Features::CONTENT | if self.headers { Features::COMPACT } else { Features::NONE }
+    }
+
+    /// The name of the first dictionary of a rule that is not among those that both ends have.
+    pub fn lacking(&self, agreed: Agreed) -> Option<&str> {
+        let mut numbers = self.compress.iter().map(|rule| rule.coding.dictionary());
+        let lacking = numbers.find(|number| !agreed.has(*number))?;
+        let of_operator = self.dictionaries.iter().find(|one| one.number() == lacking);
+        let of_program = dictionary::numbered(lacking).map(|one| one.name);
+        of_program.or_else(|| of_operator.map(SignedDictionary::name))
     }
 
     /// Checks that the service's operator signed all dictionaries.

@@ -215,6 +215,7 @@ impl Peer {
             saved: saving::of(tunnel).saved(),
             compressions: saving::of(tunnel).operations(),
             spared: self.waiting.spared(),
+            dictionaries: saving::of(tunnel).agreed(),
             early_bytes: tunnel.epochs.all_receiving().map(|epoch| epoch.reorder.bytes()).sum(),
         }
     }

@@ -160,6 +160,11 @@ impl Saver {
         self.joining.clear();
     }
 
+    /// The dictionaries that both ends have, once the peer has said which it has.
+    pub(crate) const fn agreed(&self) -> Option<Agreed> {
+        self.agreed
+    }
+
     /// Whether the peer has said in this epoch that it understands compressed packets.
     pub(super) const fn is_understood(&self) -> bool {
         self.agreed.is_some()

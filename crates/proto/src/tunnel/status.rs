@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::codec::dictionary::Agreed;
 use crate::congestion::status::ControllerStatus;
 use crate::context::PeerState;
 use crate::crypto::{Profile, Status};
@@ -62,6 +63,8 @@ pub struct PeerStatus {
     pub compressions: u64,
     /// Bytes of memory that compression saved on packets that waited for a path.
     pub spared: u64,
+    /// The dictionaries that both ends have, once the peer has said which it has.
+    pub dictionaries: Option<Agreed>,
 }
 
 /// A snapshot of one path.
