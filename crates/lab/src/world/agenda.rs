@@ -31,7 +31,7 @@ pub(super) enum Task {
     /// A client was told by the gateway where it is reached.
     Announced { client: usize, addresses: Vec<SocketAddr> },
     /// It is written down that bytes of a connection are owed.
-    Recorded { host: usize, peer: PeerKey, tuple: Tuple },
+    Recorded { host: HostId, peer: PeerKey, tuple: Tuple },
     /// A card is plugged out.
     Unplug { client: usize, card: usize },
     /// The gateway gives up the addresses that it had before those.

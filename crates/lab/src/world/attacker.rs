@@ -52,7 +52,7 @@ pub(super) struct Attacker {
     address: SocketAddr,
     /// It is not there, and remembers nothing.
     is_away: bool,
-    recorded: VecDeque<(HostId, Datagram)>,
+    recorded: VecDeque<Datagram>,
     /// What the gateway sent to the attacker's own address.
     caught: VecDeque<Datagram>,
     task: Option<Task>,
@@ -104,7 +104,7 @@ impl Attacker {
     /// What it remembers, the latest last.
     #[cfg(test)]
     pub(super) fn recorded(&self) -> impl DoubleEndedIterator<Item = &Datagram> {
-        self.recorded.iter().map(|(_, datagram)| datagram)
+        self.recorded.iter()
     }
 
     /// Leaves everybody alone.
@@ -120,8 +120,7 @@ impl Attacker {
         way: Way,
         datagram: &Datagram,
     ) -> Fate {
-        let from = if way == Way::Up { client.unwrap_or(0) } else { 0 };
-        self.record(from, datagram);
+        self.record(datagram);
         let Some(task) = &mut self.task else { return Fate::Passes };
         if Some(task.client) != client || task.way != way || task.left == 0 {
             return Fate::Passes;
@@ -158,15 +157,15 @@ impl Attacker {
         }
     }
 
-    /// Remembers a datagram of `from` as it looks on the wire.
-    pub(super) fn record(&mut self, from: HostId, datagram: &Datagram) {
+    /// Remembers a datagram as it looks on the wire.
+    pub(super) fn record(&mut self, datagram: &Datagram) {
         if self.is_away {
             return;
         }
         if self.recorded.len() >= RECORDED_MAX {
             self.recorded.pop_front();
         }
-        self.recorded.push_back((from, datagram.clone()));
+        self.recorded.push_back(datagram.clone());
     }
 
     /// A datagram reached an address of the attacker's.
@@ -199,7 +198,7 @@ impl Attacker {
         let reflects = self.reflected_ns.is_some_and(|at| now_ns < at + NO_RELAY);
         let mut again = |_| {
             let pick = rng.below(self.recorded.len() as u64) as usize;
-            let (_, mut datagram) = self.recorded.get(pick).cloned()?;
+            let mut datagram = self.recorded.get(pick).cloned()?;
             if own_address && !reflects {
                 datagram.source = self.address;
             }
@@ -226,7 +225,7 @@ impl Attacker {
             }
             // A session index that is in use makes it look right as far as can be seen.
             let pick = rng.below(self.recorded.len().max(1) as u64) as usize;
-            if let Some((_, seen)) = self.recorded.get(pick)
+            if let Some(seen) = self.recorded.get(pick)
                 && let (Some(index), Some(place)) = (seen.payload.get(1..5), payload.get_mut(1..5))
             {
                 place.copy_from_slice(index);

@@ -1,7 +1,7 @@
 use super::super::crowd::Crowd;
 use super::super::engine::World;
 use super::super::host::Holding;
-use super::super::host_id::GATEWAY;
+use super::super::host_id::{CLIENT_HOST, GATEWAY};
 use super::super::inner::LEN_MAX;
 use super::super::op::{ACCESSES, Op};
 use super::super::watch::Watch;
@@ -70,11 +70,11 @@ fn a_machine_that_sleeps_for_long_loses_no_connection_and_no_time() {
     let mut world = world();
     let number = open(&mut world, 30_000_000);
     world.advance(SECOND).unwrap();
-    world.fall_asleep(1);
+    world.fall_asleep(CLIENT_HOST);
     world.advance(200 * SECOND).unwrap();
     let before = outcome(&world, number);
     assert_eq!(before, None, "the server waits, and the client's clock stands still");
-    world.power_on(1, false).unwrap();
+    world.power_on(CLIENT_HOST, false).unwrap();
     for _ in 0..60 {
         world.advance(SECOND).unwrap();
     }
@@ -86,8 +86,8 @@ fn a_machine_that_begins_anew_refuses_what_it_does_not_know() {
     let mut world = world();
     let number = open(&mut world, 30_000_000);
     world.advance(SECOND).unwrap();
-    world.hosts[1].stop();
-    world.power_on(1, true).unwrap();
+    world.hosts[CLIENT_HOST].stop();
+    world.power_on(CLIENT_HOST, true).unwrap();
     world.advance(30 * SECOND).unwrap();
     let broke = outcome(&world, number).and_then(|it| it.broke);
     assert_eq!(broke, Some("connection reset by peer"));
@@ -102,19 +102,22 @@ fn what_a_process_owed_is_broken_off_by_the_next() {
         world.place.set_carrier(world.now_ns, 0, access, crate::emu::Carrier::BlackHole);
     }
     world.advance(10 * SECOND).unwrap();
-    assert!(world.owed.has(1) && world.owed.has(GATEWAY), "both sides were promised something");
+    assert!(
+        world.owed.has(CLIENT_HOST) && world.owed.has(GATEWAY),
+        "both sides were promised something"
+    );
     assert_eq!(outcome(&world, number), None);
-    world.hosts[1].stop();
-    world.power_on(1, false).unwrap();
+    world.hosts[CLIENT_HOST].stop();
+    world.power_on(CLIENT_HOST, false).unwrap();
     world.advance(10 * SECOND).unwrap();
     let broke = outcome(&world, number).and_then(|it| it.broke);
     assert_eq!(broke, Some("connection reset by peer"), "by the process that was to send it");
-    assert!(world.owed.has(1), "the other end was not told yet");
+    assert!(world.owed.has(CLIENT_HOST), "the other end was not told yet");
     for access in 0..usize::from(ACCESSES) {
         world.place.set_carrier(world.now_ns, 0, access, crate::emu::Carrier::Up);
     }
     world.advance(120 * SECOND).unwrap();
-    assert!(!world.owed.has(1) && !world.owed.has(GATEWAY));
+    assert!(!world.owed.has(CLIENT_HOST) && !world.owed.has(GATEWAY));
 }
 
 /// A process that is to end is told to assist nobody any more, and waits until nothing is owed.
@@ -127,14 +130,14 @@ fn who_is_not_assisted_any_more_is_owed_nothing_soon_and_survives_a_restart() {
     world.advance(3 * SECOND).unwrap();
     let number = open(&mut world, 30_000_000);
     world.advance(SECOND).unwrap();
-    assert!(world.owed.has(1) && world.owed.has(GATEWAY), "much is on its way both ways");
-    for host in [GATEWAY, 1] {
-        world.apply(&Op::SetAssist { host: host as u8, assist: Assist::Off }).unwrap();
+    assert!(world.owed.has(CLIENT_HOST) && world.owed.has(GATEWAY), "much is on its way both ways");
+    for host in 0..2 {
+        world.apply(&Op::SetAssist { host, assist: Assist::Off }).unwrap();
     }
     world.advance(SECOND / 2).unwrap();
-    assert!(!world.owed.has(1) && !world.owed.has(GATEWAY));
-    world.hosts[1].stop();
-    world.power_on(1, false).unwrap();
+    assert!(!world.owed.has(CLIENT_HOST) && !world.owed.has(GATEWAY));
+    world.hosts[CLIENT_HOST].stop();
+    world.power_on(CLIENT_HOST, false).unwrap();
     for _ in 0..90 {
         world.advance(SECOND).unwrap();
     }

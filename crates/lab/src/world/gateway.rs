@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use rove_proto::crypto::Token;
 use rove_proto::id::PeerKey;
 
-use super::host_id::HostId;
 use super::store::GatewayStore;
 use crate::emu;
 
@@ -22,7 +21,7 @@ pub(super) struct Gateway {
     /// What its wall clock is wrong by, in seconds.
     pub(super) wall_error_s: i64,
     /// Where it last found that a client is, by address.
-    whereabouts: BTreeMap<SocketAddr, HostId>,
+    whereabouts: BTreeMap<SocketAddr, usize>,
 }
 
 impl Gateway {
@@ -48,16 +47,16 @@ impl Gateway {
         self.store.invite(self.wall_s(now_ns), token);
     }
 
-    /// The client at `remote`, of so many hosts: mostly whoever was there the last time.
+    /// The client at `remote`, of so many: mostly whoever was there the last time.
     pub(super) fn client_at(
         &mut self,
         remote: SocketAddr,
-        hosts: usize,
-        is_there: impl Fn(HostId) -> bool,
-    ) -> Option<HostId> {
-        let known = self.whereabouts.get(&remote).copied().filter(|&host| is_there(host));
-        let host = known.or_else(|| (1..hosts).find(|&host| is_there(host)))?;
-        self.whereabouts.insert(remote, host);
-        Some(host)
+        clients: usize,
+        is_there: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let known = self.whereabouts.get(&remote).copied().filter(|&client| is_there(client));
+        let client = known.or_else(|| (0..clients).find(|&client| is_there(client)))?;
+        self.whereabouts.insert(remote, client);
+        Some(client)
     }
 }

@@ -24,7 +24,6 @@ use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{End, Prefix};
 
 use super::busy::Busy;
-use super::host_id::GATEWAY;
 use super::host_id::HostId;
 use super::inner;
 use super::parcel::Input;
@@ -325,7 +324,7 @@ impl Host {
         self.engine = engine(self.id, now, &self.secret, seed, self.holding, bonding);
         self.power = Power::On;
         self.sockets.clear();
-        if self.id == GATEWAY {
+        if self.id.is_gateway() {
             let any = SocketAddr::new(IpAddr::from([0; 4]), PORT);
             self.sockets.insert(LISTENING, (0, any));
         }
@@ -419,7 +418,7 @@ impl Host {
     /// How a datagram that arrived over `link` reaches the core, if it does.
     pub(super) fn receive(&self, link: emu::LinkId, to: SocketAddr) -> Option<Received> {
         let card = self.card_with(link, to.ip())?;
-        if self.id == GATEWAY {
+        if self.id.is_gateway() {
             return (to.port() == PORT).then_some(Received { socket: LISTENING, local: to.ip() });
         }
         let bound = self.sockets.iter().find(|(_, bound)| **bound == (card, to));
@@ -545,6 +544,6 @@ fn engine(
         ablation: holding.ablation,
     };
     let node = Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET);
-    let listening = (id == GATEWAY).then_some((LISTENING, IpAddr::from([0; 4])));
+    let listening = id.is_gateway().then_some((LISTENING, IpAddr::from([0; 4])));
     MemoryEngine::in_memory(node, now, listening)
 }

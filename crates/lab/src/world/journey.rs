@@ -16,8 +16,7 @@ use rove_proto::wire::Kind;
 
 use super::agenda::Task;
 use super::busy::Busy;
-use super::host_id::CLIENT;
-use super::host_id::GATEWAY;
+use super::host_id::{CLIENT_HOST, GATEWAY};
 use super::inner::Body;
 use super::laws::Breach;
 use super::op::Way;
@@ -114,8 +113,8 @@ impl Journey {
     pub fn keep_busy(&mut self, load: Load) {
         let rng = Rng::new(self.seed).fork(BUSY);
         let world = &mut self.tunnelled.world;
-        for host in [GATEWAY, CLIENT + 1] {
-            world.hosts[host].set_busy(Busy::new(load, rng.fork(host as u64)));
+        for host in [GATEWAY, CLIENT_HOST] {
+            world.hosts[host].set_busy(Busy::new(load, rng.fork(host.number())));
             world.rearm(host);
         }
     }
@@ -251,7 +250,7 @@ impl Ground for Journey {
     }
 
     fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble> {
-        let sent = |road: &Tunnelled| road.world.bytes.iter().sum::<u64>();
+        let sent = |road: &Tunnelled| road.world.bytes.values().sum::<u64>();
         self.tunnelled.eavesdrop();
         let before = sent(&self.tunnelled);
         self.pause(length_ns)?;
@@ -297,8 +296,8 @@ impl Ground for Journey {
     fn begin_anew(&mut self, limit_ns: u64) -> Result<Option<u64>, Trouble> {
         let road = &mut self.tunnelled;
         road.arrivals();
-        road.world.hosts[CLIENT + 1].stop();
-        road.world.power_on(CLIENT + 1, false)?;
+        road.world.hosts[CLIENT_HOST].stop();
+        road.world.power_on(CLIENT_HOST, false)?;
         Ok(reach(road, limit_ns)?)
     }
 

@@ -1,7 +1,7 @@
 use rove_proto::recovery::rate::Rate;
 use rove_proto::time::Instant;
 
-use super::super::host_id::GATEWAY;
+use super::super::host_id::{CLIENT, GATEWAY};
 use super::*;
 use crate::arrivals::Gap;
 use crate::emu::{End, Filtering};
@@ -167,7 +167,7 @@ fn a_link_beside_the_first_is_another_network_with_a_path_of_its_own() {
     let [near, far, farther] = [10, 80, 120].map(|ms| LinkConfig::lossless(20_000_000, ms * MS));
     let terrain = Terrain { beside: vec![far, farther], ..Terrain::of(near) };
     let mut journey = Journey::new(1, &terrain).unwrap();
-    let paths = journey.tunnelled.world.statuses(CLIENT + 1).remove(0).1.paths;
+    let paths = journey.tunnelled.world.statuses(CLIENT_HOST).remove(0).1.paths;
     let links: BTreeSet<_> = paths.iter().filter_map(|path| path.link).collect();
     assert_eq!(links.len(), 3, "{links:?}");
     let round_trips = |journey: &mut Journey| {
@@ -220,7 +220,7 @@ fn a_timer_that_is_late_makes_no_queue() {
     let terrain = Terrain { beside: vec![link.clone()], mode: Mode::Full, ..Terrain::of(link) };
     for late_us in [0, 1_100] {
         let mut journey = Journey::new(1, &terrain).unwrap();
-        for host in &mut journey.tunnelled.world.hosts {
+        for host in journey.tunnelled.world.hosts.values_mut() {
             host.late_ns = late_us * 1_000;
         }
         let bulk = Connections::bulk(Receiver::Client, 60_000_000);
@@ -498,7 +498,7 @@ fn a_sender_knows_what_arrives_and_how_long_its_queue_is() {
         let world = &journey.tunnelled.world;
         let now = Instant::from_nanos(journey.tunnelled.now_ns());
         let sender = world.statuses(GATEWAY).remove(0).1.paths.remove(0);
-        let receiver = world.statuses(CLIENT + 1).remove(0).1.paths.remove(0);
+        let receiver = world.statuses(CLIENT_HOST).remove(0).1.paths.remove(0);
         let mbps = |rate: Rate| rate.at(now).unwrap() * 8e-6;
         let [sent, received] = [sender.tx_rate, receiver.rx_rate].map(mbps);
         assert!((19.3..=20.0).contains(&sent), "{sent} of 20 Mbit/s with its headers");

@@ -16,6 +16,7 @@
 mod agenda;
 mod attacker;
 mod busy;
+mod client;
 mod connections;
 mod crowd;
 mod directory;

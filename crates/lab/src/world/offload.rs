@@ -4,6 +4,8 @@
 //! Decides which datagrams of a segmented send are lost. Knows no contents and no links: what is
 //! sent alone is never lost here.
 
+use std::collections::BTreeMap;
+
 use rove_engine::memory::Segment;
 
 use super::host_id::HostId;
@@ -14,7 +16,7 @@ use crate::ground::Mangled;
 pub(super) struct Offload {
     mangled: Option<Mangled>,
     /// Segmented sends of each host so far.
-    sends: Vec<u32>,
+    sends: BTreeMap<HostId, u32>,
 }
 
 impl Offload {
@@ -26,14 +28,12 @@ impl Offload {
     /// Whether a datagram of a host is lost that leaves at this place of a segmented send.
     pub(super) fn loses(&mut self, host: HostId, segment: Option<Segment>) -> bool {
         let (Some(mangled), Some(segment)) = (self.mangled, segment) else { return false };
-        if self.sends.len() <= host {
-            self.sends.resize(host + 1, 0);
-        }
-        self.sends[host] += u32::from(segment.at == 0);
+        let sends = self.sends.entry(host).or_default();
+        *sends += u32::from(segment.at == 0);
         match mangled {
             Mangled::EqualRuns => segment.is_last_full,
             Mangled::FullLast => segment.is_last_full && segment.at + 1 == segment.count,
-            Mangled::EveryNth(every) => self.sends[host].is_multiple_of(every.max(1)),
+            Mangled::EveryNth(every) => sends.is_multiple_of(every.max(1)),
         }
     }
 }

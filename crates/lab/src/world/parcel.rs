@@ -29,6 +29,8 @@ pub(super) struct Parcel {
 pub(super) enum Origin {
     /// A host, by itself.
     Host(HostId),
+    /// A kernel, or somebody who has no tunnel: nothing that a session says.
+    Nobody,
     /// The attacker: made up, altered, sent again or from elsewhere.
     Attacker,
 }

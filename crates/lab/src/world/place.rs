@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::host_id::HostId;
+use super::host_id::{CLIENT, CLIENT_HOST, GATEWAY, HostId, PerHost};
 use super::op::{ACCESSES, Quality, Way};
 use super::parcel::Parcel;
 use super::streams::LISTENS;
@@ -78,10 +78,10 @@ pub(super) struct Access {
 pub(super) struct Place {
     /// The wires.
     pub(super) net: Internet<Parcel>,
-    /// Hosts by number: 0 is the gateway.
-    pub(super) hosts: Vec<NodeId>,
-    /// And the number of each.
-    numbers: BTreeMap<NodeId, HostId>,
+    /// Where each host is.
+    pub(super) hosts: PerHost<NodeId>,
+    /// And who is there.
+    ids: BTreeMap<NodeId, HostId>,
     /// The gateway's link.
     pub(super) gateway: LinkId,
     /// The attacker and its link.
@@ -111,8 +111,8 @@ impl Place {
         net.route(core, v4([66, 0, 0, 0], 8), attacker);
         let mut place = Self {
             net,
-            hosts: vec![gateway_host],
-            numbers: BTreeMap::from([(gateway_host, 0)]),
+            hosts: PerHost::of(1, 0, |_| gateway_host),
+            ids: BTreeMap::from([(gateway_host, GATEWAY)]),
             gateway,
             attacker: (attacker_host, attacker),
             proxy: (core, gateway),
@@ -123,8 +123,8 @@ impl Place {
         };
         for client in 0..clients {
             let host = place.net.host();
-            place.hosts.push(host);
-            place.numbers.insert(host, client + 1);
+            let id = place.hosts.add_client(host);
+            place.ids.insert(host, id);
             let network = |kind| {
                 let label = client * usize::from(ACCESSES) + kind;
                 place.access_network(core, host, kind, label as u16)
@@ -144,10 +144,10 @@ impl Place {
     /// The first client has so many networks beside the usual ones.
     fn beside(&mut self, core: NodeId, count: usize) {
         let usual = self.accesses.len() * usize::from(ACCESSES);
-        let Some(&host) = self.hosts.get(1) else { return };
         for number in 0..count {
+            let host = self.hosts[CLIENT_HOST];
             let network = self.access_network(core, host, HOME, (usual + number) as u16);
-            self.accesses[0].push(network);
+            self.accesses[CLIENT].push(network);
         }
     }
 
@@ -201,7 +201,7 @@ impl Place {
 
     /// The host that is there, if one is.
     pub(super) fn host_at(&self, place: NodeId) -> Option<HostId> {
-        self.numbers.get(&place).copied()
+        self.ids.get(&place).copied()
     }
 
     /// How many access networks a client has.

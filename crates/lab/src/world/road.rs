@@ -5,8 +5,7 @@ use super::connections::{Connection, Connections, Leaving, Number, Side};
 use super::crowd::Crowd;
 use super::engine::World;
 use super::host::Holding;
-use super::host_id::CLIENT;
-use super::host_id::GATEWAY;
+use super::host_id::{CLIENT, CLIENT_HOST, GATEWAY};
 use super::inner::{Body, SERVER, header, server};
 use super::laws::Breach;
 use super::op::{ACCESSES, CARDS, Way};
@@ -130,7 +129,7 @@ impl Tunnelled {
         if terrain.early {
             let network = Prefix::host(SERVER.into());
             let end = wire::control::End { network, port: Some(Call::ECHO_PORT) };
-            road.world.command(CLIENT + 1, Command::SetEarly(Early::new(&[end])))?;
+            road.world.command(CLIENT_HOST, Command::SetEarly(Early::new(&[end])))?;
         }
         if !terrain.levels.is_empty() {
             let level = |&(number, level): &(u8, u8)| {
@@ -139,11 +138,11 @@ impl Tunnelled {
             };
             let levels: Vec<_> = terrain.levels.iter().filter_map(level).collect();
             let priorities = Command::SetPriorities(Priorities::new(&levels));
-            road.world.command(CLIENT + 1, priorities)?;
+            road.world.command(CLIENT_HOST, priorities)?;
         }
         let saving = saving(terrain);
         if saving != SavingConfig::default() {
-            for host in [GATEWAY, CLIENT + 1] {
+            for host in [GATEWAY, CLIENT_HOST] {
                 road.world.command(host, Command::SetSaving(saving.clone()))?;
             }
         }
@@ -178,7 +177,7 @@ impl Tunnelled {
 
     /// What both ends of the tunnel keep of open connections, in bytes.
     pub(super) fn held_bytes(&self) -> u64 {
-        let hosts = [GATEWAY, CLIENT + 1];
+        let hosts = [GATEWAY, CLIENT_HOST];
         hosts.iter().map(|&host| self.world.hosts[host].node().held_bytes() as u64).sum()
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::host_id::{GATEWAY, HostId};
+use super::host_id::HostId;
 use super::place::Place;
 
 /// Layer-3 bytes of a question that is padded, by IPv4 and by IPv6. Where a gateway has left many
@@ -39,10 +39,11 @@ impl Standby {
         len: u64,
     ) {
         let is_there = match host {
-            GATEWAY => place.is_of(self.client, self.access, to),
-            _ => by == self.access,
+            HostId::Gateway(_) => place.is_of(self.client, self.access, to),
+            HostId::Client(_) | HostId::Proxy => by == self.access,
         };
-        if of == Some(self.client + 1) && is_there && len != ASKED[usize::from(to.is_ipv6())] {
+        let is_its = of == Some(HostId::Client(self.client));
+        if is_its && is_there && len != ASKED[usize::from(to.is_ipv6())] {
             self.bytes += len;
         }
     }

@@ -19,10 +19,9 @@ use std::net::SocketAddr;
 
 use rove_proto::id::SocketId;
 
-use super::host_id::GATEWAY;
 use super::host_id::HostId;
 use proxy::GRANTED;
-pub(super) use proxy::{LISTENS, PROXY};
+pub(super) use proxy::LISTENS;
 
 use end::{Ends, Step, Stream};
 
@@ -90,7 +89,7 @@ impl Streams {
 
     /// How many streams a host's node has.
     pub(super) fn count(&self, host: HostId) -> usize {
-        self.by_socket.range((host, SocketId(0))..(host + 1, SocketId(0))).count()
+        self.by_socket.range((host, SocketId(0))..=(host, SocketId(u32::MAX))).count()
     }
 
     /// How many came to the gateway so far.
@@ -177,7 +176,7 @@ impl Streams {
         let number = SocketId(SocketId::STREAMS | self.accepted);
         self.accepted = (self.accepted + 1) % SocketId::STREAMS;
         stream.socket = Some(number);
-        self.by_socket.insert((GATEWAY, number), id);
+        self.by_socket.insert((stream.ends.0, number), id);
         Some(stream.ends.2)
     }
 
@@ -238,7 +237,7 @@ impl Streams {
     }
 
     /// The streams of a client, at both ends.
-    pub(super) fn of_client(&self, client: HostId) -> Vec<StreamId> {
+    pub(super) fn of_client(&self, client: usize) -> Vec<StreamId> {
         let of_client = |one: &(&StreamId, &Stream)| one.1.client == client;
         self.all.iter().filter(of_client).map(|(id, _)| *id).collect()
     }

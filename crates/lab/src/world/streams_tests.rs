@@ -6,6 +6,7 @@ use crate::world::crowd::Crowd;
 use crate::world::engine::World;
 use crate::world::engine::rest::Rest;
 use crate::world::host::{Holding, PORT};
+use crate::world::host_id::{CLIENT_HOST, GATEWAY};
 use crate::world::inner::Body;
 use crate::world::op::{Quality, Way};
 use crate::world::watch::Watch;
@@ -27,14 +28,14 @@ fn behind(filter: Filter) -> World {
 }
 
 fn begin_anew(world: &mut World) {
-    world.hosts[1].stop();
-    world.power_on(1, false).unwrap();
+    world.hosts[CLIENT_HOST].stop();
+    world.power_on(CLIENT_HOST, false).unwrap();
     world.advance(SECOND).unwrap();
 }
 
 /// What the client sends by, and to which port.
 fn used(world: &World) -> (Transport, u16) {
-    let status = world.hosts[1].node().status(world.gateway.key).unwrap();
+    let status = world.hosts[CLIENT_HOST].node().status(world.gateway.key).unwrap();
     let path = status.paths.iter().find(|path| path.in_use).unwrap();
     (path.route.socket.transport(), path.route.remote.port())
 }
@@ -75,14 +76,14 @@ fn nothing_gets_by_where_neither_udp_nor_a_stream_does() {
 #[test]
 fn udp_takes_over_and_the_stream_ends_at_both_ends() {
     let mut world = behind(Filter::NoUdp);
-    assert!(world.streams.count(1) > 0 && world.streams.count(GATEWAY) > 0);
+    assert!(world.streams.count(CLIENT_HOST) > 0 && world.streams.count(GATEWAY) > 0);
     world.place.set_filter(0, 1, None);
     for _ in 0..20 {
         assert!(carries(&mut world, 100 * MS));
     }
     assert_eq!(used(&world).0, Transport::Udp);
     world.advance(60 * SECOND).unwrap();
-    assert_eq!((world.streams.count(1), world.streams.count(GATEWAY)), (0, 0));
+    assert_eq!((world.streams.count(CLIENT_HOST), world.streams.count(GATEWAY)), (0, 0));
 }
 
 #[test]

@@ -1,26 +1,26 @@
 //! Which host has something to do next, without asking all of them.
 //!
-//! Decides the order in which they get their turn: by number, whenever several are due at once.
+//! Decides the order in which they get their turn: that of [`HostId`], whenever several are due at
+//! once.
 //! Knows nothing of what they do. What it was told may be out of date, as that of a machine that
 //! was switched off: who is woken looks again.
 
 use std::collections::BTreeSet;
 
-use super::host_id::HostId;
+use super::host_id::{HostId, PerHost};
 
 /// When each host wants to be woken, and who has something in its inbox.
 #[derive(Debug, Default)]
 pub(super) struct Wakes {
-    /// By host number.
-    due_ns: Vec<Option<u64>>,
+    due_ns: PerHost<Option<u64>>,
     order: BTreeSet<(u64, HostId)>,
     busy: BTreeSet<HostId>,
 }
 
 impl Wakes {
-    /// Of so many hosts.
-    pub(super) fn new(hosts: usize) -> Self {
-        Self { due_ns: vec![None; hosts], ..Self::default() }
+    /// Of so many gateways and clients.
+    pub(super) fn new(gateways: usize, clients: usize) -> Self {
+        Self { due_ns: PerHost::of(gateways, clients, |_| None), ..Self::default() }
     }
 
     /// When anybody wants to be woken next.
@@ -38,7 +38,7 @@ impl Wakes {
 
     /// Who wants to be woken now.
     pub(super) fn due(&self, now_ns: u64) -> Vec<HostId> {
-        let due = self.order.range(..=(now_ns, HostId::MAX));
+        let due = self.order.range(..(now_ns + 1, HostId::FIRST));
         let mut due: Vec<_> = due.map(|&(_, host)| host).collect();
         due.sort_unstable();
         due
@@ -58,17 +58,19 @@ impl Wakes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::host_id::GATEWAY;
 
     #[test]
     fn each_has_its_turn_when_it_said_last() {
-        let mut wakes = Wakes::new(3);
-        wakes.set(2, Some(5));
-        wakes.set(0, Some(7));
-        wakes.set(1, Some(5));
+        let mut wakes = Wakes::new(1, 2);
+        let [first, second] = [0, 1].map(HostId::Client);
+        wakes.set(second, Some(5));
+        wakes.set(GATEWAY, Some(7));
+        wakes.set(first, Some(5));
         assert_eq!((wakes.next_ns(), wakes.due(4)), (Some(5), vec![]));
-        assert_eq!(wakes.due(7), [0, 1, 2]);
-        wakes.set(2, Some(9));
-        wakes.set(1, None);
-        assert_eq!((wakes.next_ns(), wakes.due(8)), (Some(7), vec![0]));
+        assert_eq!(wakes.due(7), [GATEWAY, first, second]);
+        wakes.set(second, Some(9));
+        wakes.set(first, None);
+        assert_eq!((wakes.next_ns(), wakes.due(8)), (Some(7), vec![GATEWAY]));
     }
 }

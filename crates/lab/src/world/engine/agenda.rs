@@ -3,7 +3,7 @@
 use super::World;
 use crate::world::agenda::Task;
 use crate::world::host::Power;
-use crate::world::host_id::GATEWAY;
+use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::laws::Breach;
 use crate::world::op::Way;
 use crate::world::parcel::Input;
@@ -19,13 +19,13 @@ impl World {
         for task in self.agenda.take_all() {
             self.perform(task)?;
         }
-        (0..self.hosts.len()).try_for_each(|host| self.take_in(host))
+        self.hosts.ids().try_for_each(|host| self.take_in(host))
     }
 
     pub(in crate::world) fn perform(&mut self, task: Task) -> Result<(), Breach> {
         match task {
             Task::Send { client, way, body } => {
-                let host = if way == Way::Up { client + 1 } else { GATEWAY };
+                let host = if way == Way::Up { HostId::Client(client) } else { GATEWAY };
                 if self.hosts[host].power == Power::On {
                     let inner = self.delivery.send(self.now_ns, client, way, body);
                     self.put(host, Input::Packet(inner));

@@ -16,11 +16,11 @@ use crate::ground::Version;
 use crate::world::agenda::Task;
 use crate::world::attacker::Attacker;
 use crate::world::host::{Card, PORT, Power};
-use crate::world::host_id::GATEWAY;
-use crate::world::host_id::HostId;
+use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::inner::{self, Body, LEN_MAX, LEN_MIN};
 use crate::world::laws::Breach;
 use crate::world::op::{ACCESSES, Attack, CARDS, Disturbs, Found, Machine, Network, Op, Way};
+use crate::world::store::ClientStore;
 use crate::world::talk::SERVERS;
 
 /// When a gateway that began anew calls back who has not come yet.
@@ -41,42 +41,43 @@ impl World {
             }
             Op::Connect { client, talk } => self.connect(self.client(client), talk),
             Op::SetMode { client, mode } => {
-                let host = self.client(client) + 1;
+                let host = HostId::Client(self.client(client));
                 self.hosts[host].set_mode(mode);
                 return self.command(host, Command::SetMode(mode));
             }
             Op::SetScheduler { client, scheduler } => {
-                let host = self.client(client) + 1;
+                let host = HostId::Client(self.client(client));
                 self.hosts[host].set_scheduler(scheduler);
                 return self.command(host, Command::SetScheduler(scheduler));
             }
             Op::SetRecovery { client, recovery } => {
-                let host = self.client(client) + 1;
+                let host = HostId::Client(self.client(client));
                 self.hosts[host].set_recovery(recovery);
                 return self.command(host, Command::SetRecovery(recovery));
             }
             Op::SetSpread { client, spread } => {
-                let host = self.client(client) + 1;
+                let host = HostId::Client(self.client(client));
                 self.hosts[host].set_spread(spread);
                 return self.command(host, Command::SetSpread(spread));
             }
             Op::StandBy { client, card, stands_by } => {
                 let client = self.client(client);
-                self.hosts[client + 1].set_standing_by(usize::from(card % CARDS), stands_by);
+                self.hosts[HostId::Client(client)]
+                    .set_standing_by(usize::from(card % CARDS), stands_by);
                 return self.tell_links(client);
             }
             Op::SetAssist { host, assist } => {
-                let host = usize::from(host) % self.hosts.len();
+                let host = self.hosts.at(host.into());
                 let rules = self.hosts[host].set_assist(assist);
                 return self.command(host, Command::SetHold(rules));
             }
             Op::SetPriority { client, server, level } => {
-                let host = self.client(client) + 1;
+                let host = HostId::Client(self.client(client));
                 self.hosts[host].set_priority(server % SERVERS, level);
                 return self.tell_wishes(host);
             }
             Op::SetEarly { client, server, early } => {
-                let host = self.client(client) + 1;
+                let host = HostId::Client(self.client(client));
                 self.hosts[host].set_early(server % SERVERS, early);
                 return self.tell_wishes(host);
             }
@@ -159,7 +160,8 @@ impl World {
             }
             Network::Readdress { client, card } => {
                 let (client, card) = (self.client(client), usize::from(card % CARDS));
-                let here = self.hosts[client + 1].cards[card].as_ref().map(|card| card.access);
+                let here =
+                    self.hosts[HostId::Client(client)].cards[card].as_ref().map(|card| card.access);
                 if let Some(access) = here {
                     return self.plug(client, card, Some(access));
                 }
@@ -194,7 +196,7 @@ impl World {
     fn change_machine(&mut self, change: &Machine) -> Result<(), Breach> {
         match *change {
             Machine::Sleep { client, seconds } => {
-                let host = self.client(client) + 1;
+                let host = HostId::Client(self.client(client));
                 if self.hosts[host].power == Power::On {
                     self.fall_asleep(host);
                     let after_ns = u64::from(seconds) * SECOND;
@@ -208,9 +210,10 @@ impl World {
                     self.clients[client].store = self.clients[client].backup.clone();
                     self.clients[client].handshakes.forget_counter();
                 }
-                self.hosts[client + 1].stop();
+                self.hosts[HostId::Client(client)].stop();
                 let after_ns = u64::from(down_ms) * MS;
-                self.schedule(after_ns, Task::PowerOn { host: client + 1, reboot });
+                let host = HostId::Client(client);
+                self.schedule(after_ns, Task::PowerOn { host, reboot });
             }
             Machine::RestartGateway { reboot, down_ms } => {
                 self.hosts[GATEWAY].stop();
@@ -222,7 +225,7 @@ impl World {
                 self.clients[client].backup = self.clients[client].store.clone();
             }
             Machine::Late { host, by_us } => {
-                let host = usize::from(host) % self.hosts.len();
+                let host = self.hosts.at(host.into());
                 self.hosts[host].late_ns = u64::from(by_us) * 1_000;
             }
             Machine::StepClock { by_s } => self.gateway.wall_error_s = by_s,
@@ -235,7 +238,7 @@ impl World {
         let Some(gateway) = gateway else { return };
         let sent = match *attack {
             Attack::Intercept { client, way, how, datagrams } => {
-                let host = self.client(client) + 1;
+                let host = HostId::Client(self.client(client));
                 self.attacker.intercept(host, way, how, datagrams);
                 Vec::new()
             }
@@ -279,7 +282,7 @@ impl World {
             Card { link, access, addresses }
         });
         // A machine has one card in one network: the other one leaves it.
-        let cards = &mut self.hosts[client + 1].cards;
+        let cards = &mut self.hosts[HostId::Client(client)].cards;
         for other in cards.iter_mut() {
             if other.as_ref().is_some_and(|other| Some(other.access) == access) {
                 *other = None;
@@ -292,14 +295,14 @@ impl World {
     /// Tells a client's node what links there are.
     pub(in crate::world) fn tell_links(&mut self, client: usize) -> Result<(), Breach> {
         let usable = |access| self.place.access(client, access).carrier;
-        let links = self.hosts[client + 1].links(usable);
+        let links = self.hosts[HostId::Client(client)].links(usable);
         self.ask_by_new_links(client);
-        self.command(client + 1, Command::SetLinks(links))
+        self.command(HostId::Client(client), Command::SetLinks(links))
     }
 
     /// From now on the link of `card` comes first.
     pub(in crate::world) fn rank(&mut self, client: usize, card: usize) -> Result<(), Breach> {
-        self.hosts[client + 1].first_card = card;
+        self.hosts[HostId::Client(client)].first_card = card;
         self.tell_links(client)
     }
 
@@ -318,11 +321,11 @@ impl World {
         card: u32,
     ) -> Result<(), Breach> {
         let usable = |access| self.place.access(client, access).carrier;
-        let mut links = self.hosts[client + 1].links(usable);
+        let mut links = self.hosts[HostId::Client(client)].links(usable);
         let goes = |link: &Link| link.id.0 == card + 1;
         links.sort_by_key(goes);
         links.iter_mut().filter(|link| goes(link)).for_each(|link| link.stands_by = true);
-        self.command(client + 1, Command::SetLinks(links))
+        self.command(HostId::Client(client), Command::SetLinks(links))
     }
 
     /// The gateway gets other addresses, and keeps the old ones for a while if it announces them.
@@ -395,7 +398,7 @@ impl World {
                 self.begin_process(host, reboot);
                 self.load_store(host)?;
                 self.inherit_owed(host)?;
-                if host == GATEWAY {
+                if host.is_gateway() {
                     self.knows_everybody()?;
                     for &peer in self.gateway.store.journal.clone().keys() {
                         for after_ns in RECALLS_NS {
@@ -405,7 +408,7 @@ impl World {
                 }
             }
         }
-        let Some(client) = host.checked_sub(1) else {
+        let Some(client) = host.client() else {
             let locals: Vec<_> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
             self.command(GATEWAY, Command::SetLocals(locals.clone()))?;
             return if self.gateway.announces { self.announce_gateway(&locals) } else { Ok(()) };
@@ -429,7 +432,7 @@ impl World {
     }
 
     fn load_store(&mut self, host: HostId) -> Result<(), Breach> {
-        let Some(client) = host.checked_sub(1) else {
+        let Some(client) = host.client() else {
             for peer in self.gateway.store.revoked().collect::<Vec<_>>() {
                 self.command(GATEWAY, Command::RevokePeer(peer))?;
             }
@@ -440,20 +443,17 @@ impl World {
         };
         self.begin_directory(client);
         let remotes = self.first_remotes(client);
-        let (client, peer) = (&self.clients[client], self.gateway.key);
-        let side = SideConfig::Gateway {
-            remotes,
-            counter: client.store.counter,
-            token: client.store.token.clone(),
-            advertise: vec![],
-        };
+        let peer = self.gateway.key;
+        let ClientStore { counter, ref token } = self.clients[client].store;
+        let (token, advertise) = (token.clone(), vec![]);
+        let side = SideConfig::Gateway { remotes, counter, token, advertise };
         let access = Access::Unrestricted;
         let config = PeerConfig { key: peer, psk: None, access, side };
-        let wanted = client.wanted;
+        let wanted = self.clients[client].wanted;
         self.tell_wishes(host)?;
         self.command(host, Command::AddPeer(Box::new(config)))?;
-        self.tell_streams(host - 1)?;
-        self.tell_links(host - 1)?;
+        self.tell_streams(client)?;
+        self.tell_links(client)?;
         if wanted { self.command(host, Command::Connect(peer)) } else { Ok(()) }
     }
 
@@ -501,7 +501,7 @@ impl World {
             self.command(GATEWAY, Command::AddPeer(Box::new(peer_config(key, client))))?;
         }
         self.clients[client].refused = None;
-        self.command(client + 1, Command::Connect(self.gateway.key))
+        self.command(HostId::Client(client), Command::Connect(self.gateway.key))
     }
 
     /// Somebody whom nobody knows asks to be enrolled with the first invite of a client; if the

@@ -16,6 +16,7 @@ use crate::ground::Pace;
 use crate::tcp::CongestionControl;
 use crate::world::connections::{Carrier as Talker, Party, Program, Saying};
 use crate::world::host::Outgoing;
+use crate::world::host_id::CLIENT_HOST;
 use crate::world::op::{Op, Overreach};
 use crate::world::place::bystander;
 use crate::world::talk::Talk;
@@ -140,7 +141,7 @@ fn read(engine: &mut MemoryEngine, packet: Vec<u8>) {
 fn secretly(world: &mut World) -> Vec<Outgoing> {
     let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
     let now_ns = world.now_ns;
-    world.hosts[1].turn(now_ns, |engine| read(engine, packet)).sends
+    world.hosts[CLIENT_HOST].turn(now_ns, |engine| read(engine, packet)).sends
 }
 
 fn out_of_nothing() -> Result<(), Breach> {
@@ -148,7 +149,7 @@ fn out_of_nothing() -> Result<(), Breach> {
     let mut model = Delivery::default();
     let packet = (0..1_000).map(|_| model.send(0, 0, Way::Up, Body::Data(100))).last().unwrap();
     let packet = packet.bytes();
-    world.act(1, |engine| read(engine, packet))?;
+    world.act(CLIENT_HOST, |engine| read(engine, packet))?;
     world.advance(SECOND)
 }
 
@@ -170,7 +171,7 @@ fn a_number_that_was_used() -> Result<(), Breach> {
             read(engine, packet.clone());
         }
     };
-    for (seal, number) in twin.hosts[1].turn(now_ns, often).sealed {
+    for (seal, number) in twin.hosts[CLIENT_HOST].turn(now_ns, often).sealed {
         world.nonces.sealed(&seal, number)?;
     }
     world.send_now(0, Way::Up, Body::Data(100)).map(drop)
@@ -181,8 +182,8 @@ fn the_same_datagram_twice() -> Result<(), Breach> {
     for outgoing in secretly(&mut world) {
         let Outgoing { link, access, from, to, ref payload, segment } = outgoing;
         let again = Outgoing { link, access, from, to, payload: payload.clone(), segment };
-        world.transmit(1, outgoing)?;
-        world.transmit(1, again)?;
+        world.transmit(CLIENT_HOST, outgoing)?;
+        world.transmit(CLIENT_HOST, again)?;
     }
     Ok(())
 }
@@ -218,8 +219,8 @@ fn more_than_came_in() -> Result<(), Breach> {
 
 fn a_timer_not_heeded() -> Result<(), Breach> {
     let mut world = world();
-    world.now_ns = world.hosts[1].wake_ns().expect("a client behind a NAT wakes up");
-    world.wake(1, |_| {})
+    world.now_ns = world.hosts[CLIENT_HOST].wake_ns().expect("a client behind a NAT wakes up");
+    world.wake(CLIENT_HOST, |_| {})
 }
 
 fn never_at_rest() -> Result<(), Breach> {
@@ -253,7 +254,7 @@ fn a_relay() -> Result<(), Breach> {
     let mut world = open_world();
     let at_client = outside(&world);
     for _ in 0..100 {
-        world.attacker.relay(1);
+        world.attacker.relay(CLIENT_HOST);
         world.send_now(0, Way::Up, Body::Data(100))?;
         world.advance(10 * emu::MS)?;
         for datagram in world.attacker.reflect(world.now_ns, at_client) {
@@ -278,8 +279,8 @@ fn a_handshake_of_nobody() -> Result<(), Breach> {
     let (source, destination) = (outside(&world), gateway_at(&world));
     let mut double = World::of(1, 1, Watch::default()).unwrap();
     double.clients[0].store.counter = 1_000_000;
-    double.hosts[1].stop();
-    double.power_on(1, false).unwrap();
+    double.hosts[CLIENT_HOST].stop();
+    double.power_on(CLIENT_HOST, false).unwrap();
     double.advance(SECOND).unwrap();
     let halves = [Kind::HandshakeA, Kind::HandshakeB].map(|kind| {
         let mut recorded = double.attacker.recorded().rev();
@@ -293,9 +294,9 @@ fn a_handshake_of_nobody() -> Result<(), Breach> {
 
 fn too_many_sockets() -> Result<(), Breach> {
     let mut world = world();
-    let local = world.hosts[1].cards[0].as_ref().unwrap().addresses[0];
+    let local = world.hosts[CLIENT_HOST].cards[0].as_ref().unwrap().addresses[0];
     for number in 0..100 {
-        world.hosts[1].open(SocketId(10_000 + number), LinkId(1), local);
+        world.hosts[CLIENT_HOST].open(SocketId(10_000 + number), LinkId(1), local);
     }
     world.send_now(0, Way::Up, Body::Data(100)).map(drop)
 }
@@ -306,7 +307,7 @@ fn too_many_handshakes() -> Result<(), Breach> {
     let counters = 1_000..2_000;
     counters
         .into_iter()
-        .try_for_each(|counter| world.react(1, Event::HandshakeCounter { peer, counter }))
+        .try_for_each(|counter| world.react(CLIENT_HOST, Event::HandshakeCounter { peer, counter }))
 }
 
 fn a_packet_while_idle() -> Result<(), Breach> {
@@ -369,14 +370,14 @@ fn one_that_is_asked_again() -> Result<(), Breach> {
 fn a_counter_again() -> Result<(), Breach> {
     let mut world = world();
     let peer = world.gateway.key;
-    world.react(1, Event::HandshakeCounter { peer, counter: 1_000 })?;
-    world.react(1, Event::HandshakeCounter { peer, counter: 1_000 })
+    world.react(CLIENT_HOST, Event::HandshakeCounter { peer, counter: 1_000 })?;
+    world.react(CLIENT_HOST, Event::HandshakeCounter { peer, counter: 1_000 })
 }
 
 fn a_closed_socket() -> Result<(), Breach> {
     let mut world = world();
-    world.hosts[1].stop();
-    world.hosts[1].power = Power::On;
+    world.hosts[CLIENT_HOST].stop();
+    world.hosts[CLIENT_HOST].power = Power::On;
     world.send_now(0, Way::Up, Body::Data(100)).map(drop)
 }
 
@@ -384,7 +385,7 @@ fn an_index_in_two_networks() -> Result<(), Breach> {
     let mut world = world();
     for outgoing in secretly(&mut world) {
         let from = SocketAddr::new(bystander(7), outgoing.from.port());
-        world.transmit(1, Outgoing { access: 1, from, ..outgoing })?;
+        world.transmit(CLIENT_HOST, Outgoing { access: 1, from, ..outgoing })?;
     }
     Ok(())
 }
@@ -418,14 +419,14 @@ fn owing_world() -> World {
     world.advance(SECOND / 5).unwrap();
     world.place.set_carrier(world.now_ns, 0, 0, Carrier::BlackHole);
     world.advance(10 * SECOND).unwrap();
-    assert!(world.owed.has(1), "something is owed");
+    assert!(world.owed.has(CLIENT_HOST), "something is owed");
     world
 }
 
 /// The next process does not know what the one before has promised.
 fn what_is_owed_is_forgotten() -> Result<(), Breach> {
     let mut world = owing_world();
-    world.hosts[1].stop();
+    world.hosts[CLIENT_HOST].stop();
     world.owed.burn();
     Rest::of(&mut world).settle(false)
 }
@@ -434,7 +435,7 @@ fn a_line_that_stays() -> Result<(), Breach> {
     let mut world = owing_world();
     let end = |last| (std::net::IpAddr::from([10, 0, 0, last]), 1);
     let tuple = Tuple { local: end(1), remote: end(2), protocol: TCP };
-    world.owed.forge(1, world.gateway.key, tuple);
+    world.owed.forge(CLIENT_HOST, world.gateway.key, tuple);
     Rest::of(&mut world).settle(false)
 }
 

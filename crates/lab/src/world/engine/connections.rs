@@ -8,8 +8,7 @@ use crate::emu::{Datagram, IpPacket, NodeId};
 use crate::tcp::Config;
 use crate::world::connections::{Leaving, Number, Party, SERVER_PORT, Side};
 use crate::world::host::Power;
-use crate::world::host_id::GATEWAY;
-use crate::world::host_id::HostId;
+use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::inner::LEN_MAX;
 use crate::world::laws::Breach;
 use crate::world::parcel::{Origin, Parcel};
@@ -35,7 +34,7 @@ impl World {
                 continue;
             }
             let host = match side {
-                Side::Client => client + 1,
+                Side::Client => HostId::Client(client),
                 Side::Server => GATEWAY,
             };
             if self.hosts[host].power == Power::On {
@@ -54,8 +53,7 @@ impl World {
             Side::Server => ((self.place.hosts[GATEWAY], self.place.gateway), [ends[1], ends[0]]),
         };
         let datagram = Datagram { source, destination, payload: packet };
-        let origin = Origin::Host(GATEWAY); // nobody's word
-        let (to, segment, is_open) = (destination, None, true);
+        let (origin, to, segment, is_open) = (Origin::Nobody, destination, None, true);
         let parcel = Parcel { datagram, origin, to, segment, is_open };
         self.place.net.push(self.now_ns, host, link, parcel);
     }
@@ -76,7 +74,7 @@ impl World {
             return false;
         }
         let packet = IpPacket::new(packet.to_vec());
-        let Some((number, side)) = self.connections.whose(host.checked_sub(1), &packet) else {
+        let Some((number, side)) = self.connections.whose(host.client(), &packet) else {
             return false;
         };
         self.trace.add(&[self.now_ns, number.into(), packet.bytes().len() as u64]);
@@ -87,7 +85,7 @@ impl World {
     /// A client's machine falls asleep, with all that runs on it.
     pub(in crate::world) fn fall_asleep(&mut self, host: HostId) {
         self.hosts[host].power = Power::Asleep;
-        if let Some(client) = host.checked_sub(1) {
+        if let Some(client) = host.client() {
             self.connections.sleeps(self.now_ns, client);
         }
     }
@@ -95,7 +93,7 @@ impl World {
     /// It wakes up.
     pub(in crate::world) fn wake_up(&mut self, host: HostId) {
         self.hosts[host].power = Power::On;
-        if let Some(client) = host.checked_sub(1) {
+        if let Some(client) = host.client() {
             self.connections.wakes(self.now_ns, client);
         }
     }

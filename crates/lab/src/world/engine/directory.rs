@@ -9,6 +9,7 @@ use super::World;
 use crate::emu::MS;
 use crate::world::agenda::Task;
 use crate::world::host::Power;
+use crate::world::host_id::HostId;
 use crate::world::laws::Breach;
 
 /// How long an answer takes, in nanoseconds: the nearest name server is not next door.
@@ -45,7 +46,7 @@ impl World {
 
     /// The name is asked for, unless the session carries by now.
     pub(in crate::world) fn ask_name(&mut self, client: usize, at_ns: u64) {
-        let is_on = self.hosts[client + 1].power == Power::On;
+        let is_on = self.hosts[HostId::Client(client)].power == Power::On;
         if !self.clients[client].directory.asks(at_ns, is_on.then_some(self.now_ns)) {
             return;
         }
@@ -73,7 +74,7 @@ impl World {
 
     /// The session goes by a path to wherever it goes now.
     pub(in crate::world) fn note_where(&mut self, client: usize) {
-        let status = self.hosts[client + 1].node().status(self.gateway.key);
+        let status = self.hosts[HostId::Client(client)].node().status(self.gateway.key);
         let path = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
         if let Some(path) = path.filter(|path| path.route.socket.transport() == Transport::Udp) {
             self.clients[client].directory.note_answered(path.remote());
@@ -83,13 +84,13 @@ impl World {
     /// Tells the node of all addresses, if they have changed, and of the streams, which may be
     /// others even so.
     fn set_remotes(&mut self, client: usize) -> Result<(), Breach> {
-        if self.hosts[client + 1].power != Power::On {
+        if self.hosts[HostId::Client(client)].power != Power::On {
             return Ok(());
         }
         if let Some(remotes) = self.clients[client].directory.news() {
             self.trust(client, &remotes);
             let peer = self.gateway.key;
-            self.command(client + 1, Command::SetRemotes { peer, remotes })?;
+            self.command(HostId::Client(client), Command::SetRemotes { peer, remotes })?;
         }
         self.tell_streams(client)
     }
@@ -102,7 +103,7 @@ impl World {
     }
 
     fn has_network(&self, client: usize) -> bool {
-        let cards = self.hosts[client + 1].cards.iter().flatten();
+        let cards = self.hosts[HostId::Client(client)].cards.iter().flatten();
         cards.into_iter().any(|card| self.place.access(client, card.access).carrier)
     }
 

@@ -27,25 +27,25 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rove_engine::memory::MemoryEngine;
-use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
+use rove_proto::crypto::{SeededRng, StaticSecret, Token};
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, PeerStatus};
 
 use crate::emu::{self, Rng};
 use crate::world::agenda::{Agenda, Task};
 use crate::world::attacker::Attacker;
+use crate::world::client::Client;
 use crate::world::connections::Connections;
 use crate::world::crowd::Crowd;
-use crate::world::directory::Directory;
 use crate::world::exchange::Exchange;
 use crate::world::gateway::Gateway;
 use crate::world::hash::{TraceHash, hash};
 use crate::world::host::{Holding, Host, Power, Turn};
-use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::host_id::{CLIENT, GATEWAY, HostId, PerHost};
 use crate::world::inner::Body;
 use crate::world::laws::{
-    Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, Unlinkable, check_held,
-    check_indices, check_status,
+    Amplification, Breach, Delivery, Hijack, Law, Nonces, Unlinkable, check_held, check_indices,
+    check_status,
 };
 use crate::world::marks::{MarkSet, Marks};
 use crate::world::offload::Offload;
@@ -53,7 +53,6 @@ use crate::world::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use crate::world::owed::Owed;
 use crate::world::place::Place;
 use crate::world::standby::Standby;
-use crate::world::store::ClientStore;
 use crate::world::streams::Streams;
 use crate::world::traffic::{Arrival, Passed};
 use crate::world::wakes::Wakes;
@@ -71,34 +70,12 @@ const HOLD_MEMORIES: [usize; 4] = [Holding::USUAL.memory, Holding::USUAL.memory,
 /// The key of every gateway and of every client number is the same in all worlds.
 const KEY_SEED: u64 = 7;
 
-/// A client's side of things outside of its node.
-#[derive(Debug)]
-pub(in crate::world) struct Client {
-    pub(in crate::world) key: PeerKey,
-    pub(in crate::world) store: ClientStore,
-    pub(in crate::world) backup: ClientStore,
-    pub(in crate::world) directory: Directory,
-    pub(in crate::world) handshakes: Handshakes,
-    /// What the gateway last said when it refused.
-    pub(in crate::world) refused: Option<Status>,
-    /// Whether the user wants it connected.
-    pub(in crate::world) wanted: bool,
-    /// When a packet last got through, either way.
-    pub(in crate::world) carried_ns: u64,
-    /// When its data last took another path, and when the gateway's for it did.
-    pub(in crate::world) moved_ns: (Option<u64>, Option<u64>),
-    /// When something first disturbed it since all trouble ended.
-    pub(in crate::world) troubled_ns: Option<u64>,
-    /// Invites made for it.
-    pub(in crate::world) invites: u32,
-}
-
 /// The whole world.
 #[derive(Debug)]
 pub(in crate::world) struct World {
     pub(in crate::world) now_ns: u64,
     pub(in crate::world) place: Place,
-    pub(in crate::world) hosts: Vec<Host>,
+    pub(in crate::world) hosts: PerHost<Host>,
     pub(in crate::world) clients: Vec<Client>,
     pub(in crate::world) gateway: Gateway,
     pub(in crate::world) attacker: Attacker,
@@ -106,7 +83,7 @@ pub(in crate::world) struct World {
     pub(in crate::world) trace: TraceHash,
     pub(in crate::world) datagrams: u64,
     /// Layer-3 bytes that each host sent: for the law of silence.
-    pub(in crate::world) bytes: Vec<u64>,
+    pub(in crate::world) bytes: PerHost<u64>,
     /// Packets of the tunnel that all hosts sent.
     pub(in crate::world) packets: u64,
     /// The same by a link that stands by, while that is watched.
@@ -141,7 +118,7 @@ pub(in crate::world) struct World {
     /// Hashes of everything that a host sent: who did, and when.
     pub(in crate::world) genuine: Marks<(HostId, u64)>,
     /// Hashes of what each running process received.
-    pub(in crate::world) taken: Vec<MarkSet>,
+    pub(in crate::world) taken: PerHost<MarkSet>,
     starts: u64,
     seed: Rng,
 }
@@ -170,23 +147,23 @@ impl World {
         seed: u64,
         watch: Watch,
     ) -> Result<Self, Breach> {
-        let Crowd { clients: count, apart_ns, streams, holding, beside, .. } = crowd;
+        let Crowd { clients: count, apart_ns, streams, beside, .. } = crowd;
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
-        let mut secret = || StaticSecret::generate(&mut keys);
-        let gateway_secret = secret();
-        let gateway = Gateway::new(gateway_secret.public());
+        let secrets = PerHost::of(1, count, |_| StaticSecret::generate(&mut keys));
+        let hosts = PerHost::of(1, count, |id| machine(id, &crowd, secrets[id].clone()));
+        let gateway = Gateway::new(secrets[GATEWAY].public());
         let mut world = Self {
             now_ns: emu::SECOND,
             place: Place::new(seed, count, beside),
-            hosts: vec![Host::new(GATEWAY, gateway_secret, 1, holding)],
+            hosts,
             clients: Vec::new(),
             gateway,
             attacker: Attacker::new(),
             delivery: Delivery::default(),
             trace: TraceHash::default(),
             datagrams: 0,
-            bytes: vec![0; count + 1],
+            bytes: PerHost::of(1, count, |_| 0),
             packets: 0,
             by_standby: None,
             worst_back_ns: 0,
@@ -198,7 +175,7 @@ impl World {
             arrivals: None,
             overheard: None,
             offload: Offload::default(),
-            wakes: Wakes::new(count + 1),
+            wakes: Wakes::new(1, count),
             streams: Streams::new(streams),
             connections: Connections::new(seed),
             exchange: Exchange::default(),
@@ -210,17 +187,14 @@ impl World {
             unlinkable: Unlinkable::default(),
             nonces: Nonces::default(),
             genuine: Marks::default(),
-            taken: vec![MarkSet::default(); count + 1],
+            taken: PerHost::of(1, count, |_| MarkSet::default()),
             starts: 0,
             seed: rng,
         };
         for client in 0..count {
-            let (secret, host) = (secret(), client + 1);
-            let key = secret.public();
-            let cards = usize::from(CARDS) + if client == 0 { beside } else { 0 };
-            let host = Host::new(host, secret, cards, holding);
-            world.hosts.push(host.bonding(crowd.mode, crowd.scheduler, crowd.spread));
-            world.add_client(client, key);
+            let token = world.invite(client, 0);
+            let key = secrets[HostId::Client(client)].public();
+            world.clients.push(Client::invited(world.now_ns, key, token));
         }
         world.move_gateway(0)?;
         world.rename();
@@ -230,28 +204,10 @@ impl World {
                 world.place.set_quality(world.now_ns, client, access, Quality::CLEAN);
             }
             world.plug(client, 0, Some(client))?;
-            world.power_on(client + 1, true)?;
+            world.power_on(HostId::Client(client), true)?;
             world.advance(apart_ns)?;
         }
         Ok(world)
-    }
-
-    fn add_client(&mut self, client: usize, key: PeerKey) {
-        let token = self.invite(client, 0);
-        let store = ClientStore::invited(token);
-        self.clients.push(Client {
-            key,
-            backup: store.clone(),
-            store,
-            directory: Directory::default(),
-            handshakes: Handshakes::default(),
-            refused: None,
-            wanted: true,
-            carried_ns: self.now_ns,
-            moved_ns: (None, None),
-            troubled_ns: None,
-            invites: 0,
-        });
     }
 
     /// The operator makes an invite for a client.
@@ -335,7 +291,7 @@ impl World {
     ) -> Result<(), Breach> {
         self.act(host, stage)?;
         match self.hosts[host].still_due() {
-            Some(due) => Err(Breach::new(Law::Timeout, format!("host {host}: {due}"))),
+            Some(due) => Err(Breach::new(Law::Timeout, format!("{host}: {due}"))),
             None => Ok(()),
         }
     }
@@ -348,7 +304,7 @@ impl World {
         way: Way,
         body: Body,
     ) -> Result<Option<u32>, Breach> {
-        let host = if way == Way::Up { client + 1 } else { GATEWAY };
+        let host = if way == Way::Up { HostId::Client(client) } else { GATEWAY };
         if self.hosts[host].power != Power::On {
             return Ok(None);
         }
@@ -395,7 +351,7 @@ impl World {
         let unknown = |(socket, _): &&(SocketId, _)| !self.streams.has(host, *socket);
         let by_no_stream = by_streams.iter().find(unknown).map(|(socket, _)| socket);
         if let Some(socket) = not_open.first().or(by_no_stream) {
-            return Err(Breach::new(Law::Sockets, format!("host {host} sends from {socket:?}")));
+            return Err(Breach::new(Law::Sockets, format!("{host} sends from {socket:?}")));
         }
         for packet in &inner {
             self.deliver(host, packet)?;
@@ -415,15 +371,15 @@ impl World {
     /// Every peer of a host, by host number, with its status.
     pub(in crate::world) fn statuses(&self, host: HostId) -> Vec<(HostId, PeerStatus)> {
         let node = self.hosts[host].node();
-        if host != GATEWAY {
-            return node
-                .status(self.gateway.key)
-                .map(|status| (GATEWAY, status))
-                .into_iter()
-                .collect();
+        if !host.is_gateway() {
+            let status = node.status(self.gateway.key);
+            return status.into_iter().map(|status| (GATEWAY, status)).collect();
         }
         let clients = self.clients.iter().enumerate();
-        clients.filter_map(|(i, c)| node.status(c.key).map(|status| (i + 1, status))).collect()
+        let with = |(number, client): (usize, &Client)| {
+            Some((HostId::Client(number), node.status(client.key)?))
+        };
+        clients.filter_map(with).collect()
     }
 
     /// The laws that look at a node's status.
@@ -431,7 +387,7 @@ impl World {
         let node = self.hosts[host].node();
         check_indices(node.indices_issued(), node.peers().len())?;
         check_held(node.held_bytes(), self.hosts[host].hold_memory())?;
-        if host != GATEWAY {
+        if !host.is_gateway() {
             return self.inspect_session(host, GATEWAY, self.gateway.key);
         }
         if node.peers().len() > self.gateway.store.enrolled_count() {
@@ -440,7 +396,7 @@ impl World {
         for _ in 0..INSPECTED.min(self.clients.len()) {
             self.inspected = (self.inspected + 1) % self.clients.len();
             let key = self.clients[self.inspected].key;
-            self.inspect_session(host, self.inspected + 1, key)?;
+            self.inspect_session(host, HostId::Client(self.inspected), key)?;
         }
         Ok(())
     }
@@ -448,11 +404,11 @@ impl World {
     /// The session of `host` with `peer`, whose key this is, if there is one.
     fn inspect_session(&self, host: HostId, peer: HostId, key: PeerKey) -> Result<(), Breach> {
         let Some(status) = self.hosts[host].node().status(key) else { return Ok(()) };
-        if host == GATEWAY && !self.gateway.store.is_enrolled(key) {
-            let what = format!("client {} is known and not enrolled", peer - 1);
+        if host.is_gateway() && !self.gateway.store.is_enrolled(key) {
+            let what = format!("{peer} is known and not enrolled");
             return Err(Breach::new(Law::Enrolment, what));
         }
-        let streams = if host == GATEWAY { 0 } else { self.streams.count(host) };
+        let streams = if host.is_gateway() { 0 } else { self.streams.count(host) };
         check_status(&status, self.hosts[host].sockets() + streams)?;
         self.hijack.check(host, peer, &status)
     }
@@ -470,73 +426,90 @@ impl World {
 
     /// What a shell does when its core tells it something.
     pub(in crate::world) fn react(&mut self, host: HostId, event: Event) -> Result<(), Breach> {
-        self.trace.add(&[host as u64, hash(format!("{event:?}").as_bytes())]);
+        self.trace.add(&[host.number(), hash(format!("{event:?}").as_bytes())]);
         self.watch.tell(self.now_ns, || format!("{host}: {event:?}"));
         // Anybody may ask to be let in, and a refusal is for the audit log: no state of a session.
         let asked = matches!(event, Event::PeerRefused { .. } | Event::EnrolmentRequested { .. });
         self.told += u64::from(!asked);
-        match event {
-            Event::EnrolmentRequested { peer, token } => {
-                if self.gateway.store.is_enrolled(peer) {
-                    let what = format!("{peer:?} is enrolled and has to ask");
-                    return Err(Breach::new(Law::Enrolment, what));
-                }
-                let client = self.clients.iter().position(|client| client.key == peer);
-                let after_ns = self.seed.below(200) * emu::MS;
-                self.schedule(after_ns, Task::Decide { peer, client, token });
+        match (event, host.client()) {
+            (Event::EnrolmentRequested { peer, token }, _) => {
+                self.put_on_desk(peer, token)?;
             }
             // The gateway tells what it accepted; its store in this world keeps sessions only.
-            Event::HandshakeCounter { .. } if host == GATEWAY => {}
-            Event::HandshakeCounter { counter, .. } => {
-                let client = &mut self.clients[host - 1];
+            (Event::HandshakeCounter { .. }, None) => {}
+            (Event::HandshakeCounter { counter, .. }, Some(client)) => {
+                let client = &mut self.clients[client];
                 client.store.reserve(counter);
                 client.handshakes.begin(self.now_ns, counter)?;
             }
-            Event::Established { .. } if host != GATEWAY => {
-                self.clients[host - 1].store.token = None;
-                self.clients[host - 1].refused = None;
-                self.note_where(host - 1);
+            (Event::Established { .. }, Some(client)) => {
+                self.clients[client].store.token = None;
+                self.clients[client].refused = None;
+                self.note_where(client);
             }
             // By a stream nobody can be called back: it is gone with the process.
-            Event::Reached { peer, route, index } if route.socket.transport() == Transport::Udp => {
+            (Event::Reached { peer, route, index }, _)
+                if route.socket.transport() == Transport::Udp =>
+            {
                 self.gateway.store.journal.insert(peer, (route, index));
             }
-            Event::Moved { peer, .. } => {
+            (Event::Moved { .. }, Some(client)) => {
                 self.moves += 1;
-                if host != GATEWAY {
-                    self.clients[host - 1].moved_ns.0 = Some(self.now_ns);
-                    self.note_where(host - 1);
-                } else if let Some(client) = self.clients.iter_mut().find(|c| c.key == peer) {
+                self.clients[client].moved_ns.0 = Some(self.now_ns);
+                self.note_where(client);
+            }
+            (Event::Moved { peer, .. }, None) => {
+                self.moves += 1;
+                if let Some(client) = self.clients.iter_mut().find(|c| c.key == peer) {
                     client.moved_ns.1 = Some(self.now_ns);
                 }
             }
-            Event::State { state, .. } if host != GATEWAY => self.note_state(host - 1, state),
-            Event::Announced { addresses, .. } => {
-                self.schedule(0, Task::Announced { client: host - 1, addresses });
+            (Event::State { state, .. }, Some(client)) => self.note_state(client, state),
+            (Event::Announced { addresses, .. }, Some(client)) => {
+                self.schedule(0, Task::Announced { client, addresses });
             }
-            Event::Refused { status, .. } => self.clients[host - 1].refused = Some(status),
-            Event::OpenSocket { socket, link, local, stream: Some(to) } => {
-                self.open_stream(host, socket, (link, local), to)?;
+            (Event::Refused { status, .. }, Some(client)) => {
+                self.clients[client].refused = Some(status);
             }
-            Event::Owing { peer, tuple } => {
+            (Event::OpenSocket { socket, link, local, stream: Some(to) }, Some(client)) => {
+                self.open_stream(client, socket, (link, local), to)?;
+            }
+            (Event::Owing { peer, tuple }, _) => {
                 self.schedule(0, Task::Recorded { host, peer, tuple });
             }
-            Event::Settled { peer, tuple } => self.owed.strike_out(host, peer, tuple),
-            Event::KeyIsShared { .. } => {
-                let what = format!("host {host} says that two hosts use one key");
+            (Event::Settled { peer, tuple }, _) => self.owed.strike_out(host, peer, tuple),
+            (Event::KeyIsShared { .. }, _) => {
+                let what = format!("{host} says that two hosts use one key");
                 return Err(Breach::new(Law::Alarm, what));
             }
-            Event::Established { .. }
-            | Event::Reached { .. }
-            | Event::OpenSocket { .. }
-            | Event::CloseSocket { .. }
-            | Event::PeerRefused { .. }
-            | Event::Leased { .. }
-            | Event::Networks { .. }
-            | Event::Routes { .. }
-            | Event::State { .. }
-            | Event::Ended { .. } => {}
+            (
+                Event::Established { .. }
+                | Event::Reached { .. }
+                | Event::Announced { .. }
+                | Event::Refused { .. }
+                | Event::OpenSocket { .. }
+                | Event::CloseSocket { .. }
+                | Event::PeerRefused { .. }
+                | Event::Leased { .. }
+                | Event::Networks { .. }
+                | Event::Routes { .. }
+                | Event::State { .. }
+                | Event::Ended { .. },
+                _,
+            ) => {}
         }
+        Ok(())
+    }
+
+    /// Somebody asks the gateway to be enrolled; its desk takes its time.
+    fn put_on_desk(&mut self, peer: PeerKey, token: Token) -> Result<(), Breach> {
+        if self.gateway.store.is_enrolled(peer) {
+            let what = format!("{peer:?} is enrolled and has to ask");
+            return Err(Breach::new(Law::Enrolment, what));
+        }
+        let client = self.clients.iter().position(|client| client.key == peer);
+        let after_ns = self.seed.below(200) * emu::MS;
+        self.schedule(after_ns, Task::Decide { peer, client, token });
         Ok(())
     }
 
@@ -545,13 +518,12 @@ impl World {
         if self.takes_segment(host, packet) || self.takes_datagram(host, packet) {
             return Ok(());
         }
-        let at = host.checked_sub(1);
-        if let Some(client) = at
+        if let Some(client) = host.client()
             && self.delivery.is_refusal(client, packet)?
         {
             return Ok(());
         }
-        let (inner, _) = self.delivery.arrived(self.now_ns, at, packet)?;
+        let (inner, _) = self.delivery.arrived(self.now_ns, host, packet)?;
         self.clients[inner.client].carried_ns = self.now_ns;
         self.trace.add(&[self.now_ns, u64::from(inner.id)]);
         if let Some(arrivals) = &mut self.arrivals {
@@ -563,7 +535,7 @@ impl World {
     /// A new process of `host` begins: what its predecessor took is nothing to it.
     pub(in crate::world) fn begin_process(&mut self, host: HostId, reboot: bool) {
         self.starts += 1;
-        if let Some(client) = host.checked_sub(1).filter(|_| reboot) {
+        if let Some(client) = host.client().filter(|_| reboot) {
             self.connections.begins_anew(client);
         }
         let mut seed = self.seed.fork(self.starts);
@@ -580,7 +552,7 @@ impl World {
     /// What all nodes threw away so far, by reason.
     pub(in crate::world) fn drops(&self) -> BTreeMap<&'static str, u64> {
         let mut drops = self.dropped.clone();
-        for (reason, count) in self.hosts.iter().flat_map(|host| host.node().drops().iter()) {
+        for (reason, count) in self.hosts.values().flat_map(|host| host.node().drops().iter()) {
             *drops.entry(reason.label()).or_default() += count;
         }
         drops
@@ -589,9 +561,23 @@ impl World {
     /// A client may be reached at, or was told of, `remotes`.
     pub(in crate::world) fn trust(&mut self, client: usize, remotes: &[SocketAddr]) {
         for &remote in remotes {
-            self.amplification.chosen(client + 1, remote);
-            self.hijack.honest(client + 1, GATEWAY, remote);
+            self.amplification.chosen(HostId::Client(client), remote);
+            self.hijack.honest(HostId::Client(client), GATEWAY, remote);
         }
+    }
+}
+
+/// The machine of a host.
+fn machine(id: HostId, crowd: &Crowd, secret: StaticSecret) -> Host {
+    let cards = match id {
+        HostId::Gateway(_) | HostId::Proxy => 1,
+        HostId::Client(CLIENT) => usize::from(CARDS) + crowd.beside,
+        HostId::Client(_) => CARDS.into(),
+    };
+    let host = Host::new(id, secret, cards, crowd.holding);
+    match id {
+        HostId::Client(_) => host.bonding(crowd.mode, crowd.scheduler, crowd.spread),
+        HostId::Gateway(_) | HostId::Proxy => host,
     }
 }
 

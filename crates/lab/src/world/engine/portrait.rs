@@ -1,13 +1,13 @@
 //! Both ends of a session as a reader of a failure wants to see them.
 
 use super::World;
-use crate::world::host_id::GATEWAY;
+use crate::world::host_id::{GATEWAY, HostId};
 
 impl World {
     /// Both ends of a session, for the report of a failure.
     pub(in crate::world) fn portrait(&self, client: usize) -> String {
         let ends = [
-            ("client", &self.hosts[client + 1], self.gateway.key),
+            ("client", &self.hosts[HostId::Client(client)], self.gateway.key),
             ("gateway", &self.hosts[GATEWAY], self.clients[client].key),
         ];
         let lines = ends.map(|(name, host, peer)| {

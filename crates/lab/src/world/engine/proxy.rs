@@ -6,13 +6,12 @@ use super::World;
 use crate::emu::{LinkId, NodeId};
 use crate::tcp::End;
 use crate::world::host::Power;
-use crate::world::host_id::GATEWAY;
-use crate::world::host_id::HostId;
+use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::laws::Breach;
 use crate::world::parcel::Origin;
 use crate::world::place::MTU;
 use crate::world::streams::end::{Ends, Step, Stream, config};
-use crate::world::streams::proxy::{ASKED, LISTENS, PROXY};
+use crate::world::streams::proxy::{ASKED, LISTENS};
 use crate::world::streams::{HTTPS, StreamId};
 
 impl World {
@@ -42,12 +41,12 @@ impl World {
     }
 
     /// The proxy's own connection, to where the name leads that it was asked for.
-    fn reach_out(&mut self, id: StreamId, client: HostId) -> Result<(), Breach> {
+    fn reach_out(&mut self, id: StreamId, client: usize) -> Result<(), Breach> {
         let Some(to) = self.gateway.name.iter().find(|at| at.is_ipv4()).copied() else {
             return Ok(());
         };
         let local = SocketAddr::new(LISTENS.ip(), self.streams.next_port());
-        let ends: Ends = (PROXY, local, SocketAddr::new(to.ip(), HTTPS));
+        let ends: Ends = (HostId::Proxy, local, SocketAddr::new(to.ip(), HTTPS));
         let tcp = End::connect(config(ends, MTU, self.now_ns), self.now_ns);
         let mut stream = Stream::new(ends, client, tcp, Step::Relaying, self.now_ns);
         stream.other = Some(id);
@@ -60,7 +59,7 @@ impl World {
 
     /// Whether a host does anything.
     pub(in crate::world) fn is_up(&self, host: HostId) -> bool {
-        host == PROXY || self.hosts[host].power == Power::On
+        host == HostId::Proxy || self.hosts[host].power == Power::On
     }
 
     /// Where a segment leaves, unless the address is gone.
@@ -70,7 +69,7 @@ impl World {
         from: SocketAddr,
         to: SocketAddr,
     ) -> Option<(NodeId, LinkId)> {
-        if host == PROXY {
+        if host == HostId::Proxy {
             return Some(self.place.proxy);
         }
         let (link, _, _) = self.hosts[host].source(card, from, None, to)?;
@@ -78,12 +77,12 @@ impl World {
     }
 
     /// Whose word a segment of `host` carries: a proxy has none of its own.
-    pub(in crate::world) fn speaker(&self, host: HostId, client: HostId, to: SocketAddr) -> Origin {
+    pub(in crate::world) fn speaker(&self, host: HostId, client: usize, to: SocketAddr) -> Origin {
         let to_gateway = self.gateway_addresses().iter().any(|at| at.ip() == to.ip());
         match host {
-            PROXY if to_gateway => Origin::Host(client),
-            PROXY => Origin::Host(GATEWAY),
-            host => Origin::Host(host),
+            HostId::Proxy if to_gateway => Origin::Host(HostId::Client(client)),
+            HostId::Proxy => Origin::Host(GATEWAY),
+            HostId::Gateway(_) | HostId::Client(_) => Origin::Host(host),
         }
     }
 }

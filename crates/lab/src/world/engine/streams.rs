@@ -14,14 +14,13 @@ use crate::world::agenda::Task;
 use crate::world::attacker::Fate;
 use crate::world::hash::hash;
 use crate::world::host::{PORT, Power};
-use crate::world::host_id::GATEWAY;
-use crate::world::host_id::HostId;
+use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::laws::Breach;
 use crate::world::op;
 use crate::world::parcel::{Origin, Parcel};
 use crate::world::place::MTU;
 use crate::world::streams::end::{Ends, Step, Stream, Way, config};
-use crate::world::streams::{HTTPS, Known, LISTENS, PROXY, StreamId};
+use crate::world::streams::{HTTPS, Known, LISTENS, StreamId};
 
 /// The ways to make a stream, as nodes number them.
 const WAYS: [Way; 3] = [Way::Tls, Way::Plain, Way::ByProxy];
@@ -44,10 +43,8 @@ impl World {
         }
         let ends: Vec<_> = streams.iter().map(|stream| stream.remote).collect();
         self.trust(client, &ends);
-        self.command(
-            client + 1,
-            Command::SetStreams { peer: self.gateway.key, streams, alone: false },
-        )
+        let command = Command::SetStreams { peer: self.gateway.key, streams, alone: false };
+        self.command(HostId::Client(client), command)
     }
 
     /// From now on clients know of these streams as well.
@@ -62,11 +59,12 @@ impl World {
     /// A client's node wants a stream.
     pub(in crate::world) fn open_stream(
         &mut self,
-        host: HostId,
+        client: usize,
         socket: SocketId,
         (link, local): (LinkId, IpAddr),
         to: StreamTo,
     ) -> Result<(), Breach> {
+        let host = HostId::Client(client);
         let card = (link.0 as usize).saturating_sub(1);
         let local = SocketAddr::new(local, self.hosts[host].next_port());
         let Some((_, access, _)) = self.hosts[host].source(card, local, None, to.remote) else {
@@ -77,9 +75,9 @@ impl World {
         let way = WAYS[usize::from(to.method) % WAYS.len()];
         let step = Step::Connecting(way);
         let ends = (host, local, to.remote);
-        let mtu = self.place.access(host - 1, access).mtu;
+        let mtu = self.place.access(client, access).mtu;
         let tcp = End::connect(config(ends, mtu, self.now_ns), self.now_ns);
-        let mut stream = Stream::new(ends, host, tcp, step, self.now_ns);
+        let mut stream = Stream::new(ends, client, tcp, step, self.now_ns);
         (stream.card, stream.socket, stream.tls) = (card, Some(socket), way != Way::Plain);
         let id = self.streams.insert(stream);
         self.pump(id)
@@ -100,7 +98,7 @@ impl World {
         let source = self.hosts[host].source(stream.card, from, None, to);
         let datagram = Datagram { source: from, destination: to, payload };
         self.leaves(host, source.map(|(_, access, _)| access), &datagram)?;
-        self.attacker.record(host, &datagram);
+        self.attacker.record(&datagram);
         self.pump(id)
     }
 
@@ -129,7 +127,7 @@ impl World {
     /// Every stream of a client is cut in the midst of what it carries: a middlebox forgot it, or
     /// somebody forged a reset.
     pub(in crate::world) fn cut_streams(&mut self, client: usize) -> Result<(), Breach> {
-        self.streams.of_client(client + 1).into_iter().try_for_each(|id| self.break_off(id))
+        self.streams.of_client(client).into_iter().try_for_each(|id| self.break_off(id))
     }
 
     fn break_off(&mut self, id: StreamId) -> Result<(), Breach> {
@@ -149,8 +147,10 @@ impl World {
         let Parcel { datagram, origin, to, segment, .. } = parcel;
         let Datagram { source, destination, .. } = datagram;
         let card = match host {
-            PROXY => Some(0),
-            host => self.hosts[host].card_with(link, destination.ip()),
+            HostId::Proxy => Some(0),
+            HostId::Gateway(_) | HostId::Client(_) => {
+                self.hosts[host].card_with(link, destination.ip())
+            }
         };
         let (Some(card), Some(packet)) = (card, segment) else { return Ok(()) };
         let Ok(segment) = Segment::parse(packet.bytes()) else { return Ok(()) };
@@ -158,9 +158,11 @@ impl World {
         let begins = segment.flags.syn && segment.acknowledgment.is_none();
         let id = match (self.streams.at(ends), origin) {
             (Some(id), _) => id,
-            (None, Origin::Host(client)) if begins && takes_streams(host, destination) => {
+            (None, Origin::Host(HostId::Client(client)))
+                if begins && takes_streams(host, destination) =>
+            {
                 let tcp = End::listen(config(ends, MTU, now_ns));
-                let step = if host == PROXY { Step::Asked } else { Step::Judging };
+                let step = if host == HostId::Proxy { Step::Asked } else { Step::Judging };
                 let mut stream = Stream::new(ends, client, tcp, step, now_ns);
                 stream.card = card;
                 self.streams.insert(stream)
@@ -174,8 +176,8 @@ impl World {
             self.admit(id);
         }
         match host {
-            PROXY => self.relay(id)?,
-            _ => self.take_datagrams(id, origin, to)?,
+            HostId::Proxy => self.relay(id)?,
+            HostId::Gateway(_) | HostId::Client(_) => self.take_datagrams(id, origin, to)?,
         }
         self.pump(id)
     }
@@ -185,7 +187,7 @@ impl World {
         let mut nobody = End::listen(config(ends, MTU, self.now_ns));
         nobody.abort(self.now_ns);
         nobody.arrives(self.now_ns, packet.bytes());
-        let by = (ends.0, card, GATEWAY); // nobody's word
+        let by = (ends.0, card, Origin::Nobody);
         let resets = nobody.leaving(self.now_ns);
         resets.into_iter().try_for_each(|reset| self.send_segment(by, ends, reset, false))
     }
@@ -210,7 +212,7 @@ impl World {
         let (card, Some(socket)) = (stream.card, stream.socket) else { return Ok(()) };
         let datagrams = stream.proceed();
         let access = self.hosts[host].cards.get(card).and_then(Option::as_ref);
-        let access = access.filter(|_| host != GATEWAY).map(|card| card.access);
+        let access = access.filter(|_| !host.is_gateway()).map(|card| card.access);
         for payload in datagrams {
             let meta = Meta { socket, local: Some(local.ip()), remote, waited: Duration::ZERO };
             let datagram = Datagram { source: remote, destination: local, payload };
@@ -246,7 +248,7 @@ impl World {
             return Ok(());
         }
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
-        let by = (host, stream.card, stream.client);
+        let (card, client) = (stream.card, stream.client);
         let leaving = stream.leaving(now_ns);
         let (other, socket) = (stream.other, stream.socket.filter(|_| !stream.closed));
         let is_over = stream.is_over();
@@ -261,6 +263,7 @@ impl World {
                 self.schedule(0, Task::SocketFailed { host, socket });
             }
         }
+        let by = (host, card, self.speaker(host, client, ends.2));
         for packet in leaving {
             self.send_segment(by, ends, packet, counts)?;
         }
@@ -274,20 +277,19 @@ impl World {
     /// `counts` as traffic of the session.
     fn send_segment(
         &mut self,
-        (host, card, client): (HostId, usize, HostId),
+        (host, card, origin): (HostId, usize, Origin),
         (_, from, to): Ends,
         packet: Vec<u8>,
         counts: bool,
     ) -> Result<(), Breach> {
         let Some((node, link)) = self.way_out((host, card), from, to) else { return Ok(()) };
-        self.trace.add(&[self.now_ns, host as u64, hash(&packet)]);
-        let origin = self.speaker(host, client, to);
+        self.trace.add(&[self.now_ns, host.number(), hash(&packet)]);
         let len = packet.len();
         self.watch.tell(self.now_ns, || format!("{host}: {from} -> {to}, {len} B of TCP"));
         let datagram = Datagram { source: from, destination: to, payload: Vec::new() };
         let segment = Some(IpPacket::new(packet));
         let parcel = Parcel { datagram, origin, to, segment, is_open: false };
-        if host == PROXY {
+        if host == HostId::Proxy {
             self.place.net.push(self.now_ns, node, link, parcel);
             return Ok(());
         }
@@ -295,7 +297,7 @@ impl World {
             self.bytes[host] += len as u64;
             self.packets += 1;
         }
-        let (client, way) = if host == GATEWAY {
+        let (client, way) = if host.is_gateway() {
             (self.client_at(to), op::Way::Down)
         } else {
             self.overhear(op::Way::Up, true, &[]);
@@ -311,6 +313,6 @@ impl World {
 }
 
 fn takes_streams(host: HostId, at: SocketAddr) -> bool {
-    let door = host == GATEWAY && matches!(at.port(), PORT | HTTPS);
-    door || (host == PROXY && at == LISTENS)
+    let door = host.is_gateway() && matches!(at.port(), PORT | HTTPS);
+    door || (host == HostId::Proxy && at == LISTENS)
 }

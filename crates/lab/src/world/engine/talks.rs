@@ -6,6 +6,7 @@ use crate::ground::Pace;
 use crate::tcp::{Config, KeepAlive};
 use crate::world::connections::{self, Party, Program, Reading, Saying};
 use crate::world::host::Power;
+use crate::world::host_id::HostId;
 use crate::world::talk::{SERVERS, Talk};
 
 /// Connections that are opened in one world.
@@ -22,7 +23,7 @@ impl World {
     /// A client opens a connection to the server, unless there were many.
     pub(in crate::world) fn connect(&mut self, client: usize, talk: Talk) {
         let number = self.connections.opened();
-        if number >= OPENED_MAX || self.hosts[client + 1].power != Power::On {
+        if number >= OPENED_MAX || self.hosts[HostId::Client(client)].power != Power::On {
             return;
         }
         let seed = u64::from(number) << 1;

@@ -17,12 +17,10 @@ use crate::world::attacker::Fate;
 use crate::world::connections::in_parts;
 use crate::world::hash::hash;
 use crate::world::host::{Host, Outgoing, Power, Received};
-use crate::world::host_id::GATEWAY;
-use crate::world::host_id::HostId;
+use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::laws::{Breach, Law};
 use crate::world::op::Way;
 use crate::world::parcel::{Input, Origin, Parcel};
-use crate::world::streams::PROXY;
 use crate::world::traffic::Passed;
 
 /// Inputs of one turn.
@@ -56,7 +54,7 @@ impl World {
         let Outgoing { link, access, from, to, payload, segment } = outgoing;
         let datagram = Datagram { source: from, destination: to, payload };
         let client = self.leaves(host, Some(access), &datagram)?;
-        let way = if host == GATEWAY { Way::Down } else { Way::Up };
+        let way = if host.is_gateway() { Way::Down } else { Way::Up };
         let parcel =
             Parcel { datagram, origin: Origin::Host(host), to, segment: None, is_open: false };
         let len = emu::Frame::wire_len(&parcel);
@@ -66,8 +64,8 @@ impl World {
             standby.count(&self.place, client, (host, access), to.ip(), len as u64);
         }
         self.overhear(way, true, &parcel.datagram.payload);
-        let is_too_long = host != GATEWAY && len > self.place.access(host - 1, access).mtu;
-        if is_too_long || self.offload.loses(host, segment) {
+        let mtu = host.client().map(|client| self.place.access(client, access).mtu);
+        if mtu.is_some_and(|mtu| len > mtu) || self.offload.loses(host, segment) {
             return Ok(());
         }
         self.watch.tell(self.now_ns, || {
@@ -98,20 +96,20 @@ impl World {
     ) -> Result<Option<HostId>, Breach> {
         let Datagram { source, destination: to, payload } = datagram;
         let mark = mark(payload);
-        self.trace.add(&[self.now_ns, host as u64, mark]);
+        self.trace.add(&[self.now_ns, host.number(), mark]);
         self.datagrams += 1;
         let sealed = Kind::of(payload) == Some(Kind::Data);
         self.amplification.sent(host, *to, payload.len(), sealed)?;
         let new = self.genuine.insert(mark, (host, self.now_ns)).is_none();
         if !new && sealed {
-            return Err(Breach::new(Law::Nonces, format!("host {host} sent a datagram twice")));
+            return Err(Breach::new(Law::Nonces, format!("{host} sent a datagram twice")));
         }
         self.hijack.sent(host, *source);
-        let client = if host == GATEWAY { self.client_at(*to) } else { Some(host) };
+        let client = if host.is_gateway() { self.client_at(*to) } else { Some(host) };
         if client.is_none() && sealed {
             self.delivery.sent_to_nobody(*to)?;
         }
-        if let Some(access) = access.filter(|_| host != GATEWAY) {
+        if let Some(access) = access.filter(|_| !host.is_gateway()) {
             self.unlinkable.seen(host, access, source.ip(), payload)?;
         }
         Ok(client)
@@ -128,11 +126,11 @@ impl World {
 
     /// The client that the gateway reaches at `remote`, as far as it thinks.
     pub(in crate::world) fn client_at(&mut self, remote: SocketAddr) -> Option<HostId> {
-        let there = |host: HostId| {
-            let status = self.hosts[GATEWAY].node().status(self.clients[host - 1].key);
+        let there = |client: usize| {
+            let status = self.hosts[GATEWAY].node().status(self.clients[client].key);
             status.is_some_and(|status| status.paths.iter().any(|p| p.remote() == remote))
         };
-        self.gateway.client_at(remote, self.hosts.len(), there)
+        self.gateway.client_at(remote, self.clients.len(), there).map(HostId::Client)
     }
 
     /// A packet reaches a machine.
@@ -153,14 +151,19 @@ impl World {
         }
         if place == self.place.proxy.0 {
             let is_segment = parcel.segment.is_some();
-            return if is_segment { self.segment_arrives(PROXY, link, parcel) } else { Ok(()) };
+            return if is_segment {
+                self.segment_arrives(HostId::Proxy, link, parcel)
+            } else {
+                Ok(())
+            };
         }
         let Some(host) = self.place.host_at(place) else { return Ok(()) };
-        let access = self.hosts[host].access_by(link).filter(|_| host != GATEWAY);
-        let fits =
-            |access| emu::Frame::wire_len(&parcel) <= self.place.access(host - 1, access).mtu;
-        if host != GATEWAY && !access.is_some_and(fits) {
-            return Ok(());
+        let access = self.hosts[host].access_by(link).filter(|_| !host.is_gateway());
+        if let Some(client) = host.client() {
+            let mtu = access.map(|access| self.place.access(client, access).mtu);
+            if mtu.is_none_or(|mtu| emu::Frame::wire_len(&parcel) > mtu) {
+                return Ok(());
+            }
         }
         if parcel.segment.is_some() {
             self.overhear_at(host, &[]);
@@ -350,7 +353,7 @@ impl World {
             return Ok(());
         }
         let after = self.view(host);
-        let what = format!("host {host} by {kind:?} from {remote}: {before:?} -> {after:?}");
+        let what = format!("{host} by {kind:?} from {remote}: {before:?} -> {after:?}");
         Err(Breach::new(Law::Unauthenticated, what))
     }
 
@@ -375,7 +378,7 @@ impl World {
     }
 
     fn overhear_at(&mut self, host: HostId, payload: &[u8]) {
-        if host != GATEWAY {
+        if !host.is_gateway() {
             self.overhear(Way::Down, false, payload);
         }
     }
@@ -391,8 +394,8 @@ impl World {
     fn witness(&mut self, at: HostId, datagram: &Datagram, origin: Origin) {
         let Origin::Host(host) = origin else { return };
         self.hijack.honest(at, host, datagram.source);
-        if at == GATEWAY {
-            self.attacker.record(host, datagram);
+        if at.is_gateway() {
+            self.attacker.record(datagram);
         }
     }
 }

@@ -11,8 +11,7 @@ use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
 use super::super::host::{Card, PORT};
-use super::super::host_id::CLIENT;
-use super::super::host_id::GATEWAY;
+use super::super::host_id::{CLIENT, CLIENT_HOST, GATEWAY, HostId};
 use super::super::laws::{Breach, Law};
 use super::super::op::ACCESSES;
 use super::super::road::{HOME, Road as _, Tunnelled};
@@ -153,12 +152,12 @@ impl Client {
                 road.world.tell_links(CLIENT)?;
             }
             Act::CloseLid => {
-                road.world.fall_asleep(CLIENT + 1);
+                road.world.fall_asleep(CLIENT_HOST);
                 self.set_carrier(road, FIRST_LINK, Carrier::Down);
             }
             Act::OpenLid => {
                 self.set_carrier(road, FIRST_LINK, Carrier::Up);
-                road.world.power_on(CLIENT + 1, false)?;
+                road.world.power_on(CLIENT_HOST, false)?;
             }
             Act::RebindNat => {
                 if let Some(nat) = road.world.place.access(CLIENT, self.here).nat {
@@ -192,7 +191,7 @@ impl Client {
             Act::StartGateway => road.world.power_on(GATEWAY, false)?,
         }
         let now_ns = road.now_ns();
-        let card = road.world.hosts[CLIENT + 1].cards[self.in_use].as_ref();
+        let card = road.world.hosts[CLIENT_HOST].cards[self.in_use].as_ref();
         let address = card.and_then(|card| card.addresses.first().copied());
         Ok(Moment { address, ..Moment::new(act, now_ns, now_ns) })
     }
@@ -216,7 +215,7 @@ impl Client {
         addresses.retain(IpAddr::is_ipv6);
         let link = road.world.place.access(CLIENT, self.here).link;
         let card = Card { link, access: self.here, addresses };
-        road.world.hosts[CLIENT + 1].cards[0] = Some(card);
+        road.world.hosts[CLIENT_HOST].cards[0] = Some(card);
         road.world.tell_links(CLIENT)
     }
 
@@ -266,7 +265,7 @@ impl Client {
         let in_use = |status: &PeerStatus| Some(status.paths.first()?.id);
         self.swallowed = Some(Swallowed {
             link: Some(LinkId(1)),
-            at_client: status(road, CLIENT + 1).as_ref().and_then(in_use),
+            at_client: status(road, CLIENT_HOST).as_ref().and_then(in_use),
             at_gateway: status(road, GATEWAY).as_ref().and_then(in_use),
             ..Swallowed::default()
         });
@@ -284,8 +283,8 @@ impl Client {
             self.freed = Some(Some(road.now_ns()));
         }
         let Some(swallowed) = &mut self.swallowed else { return };
-        let (now_ns, now) = (road.now_ns(), road.world.hosts[CLIENT + 1].clock(road.now_ns()));
-        let (client, gateway) = (status(road, CLIENT + 1), status(road, GATEWAY));
+        let (now_ns, now) = (road.now_ns(), road.world.hosts[CLIENT_HOST].clock(road.now_ns()));
+        let (client, gateway) = (status(road, CLIENT_HOST), status(road, GATEWAY));
         let turned = |status: &Option<PeerStatus>, was: Option<u32>| {
             let first = status.as_ref().and_then(|status| status.paths.first());
             first.is_some_and(|path| Some(path.id) != was || path.health != Health::Good)
@@ -334,8 +333,8 @@ impl Client {
 /// Whether the story can begin.
 fn all_carry(road: &Tunnelled) -> Result<(), Breach> {
     let world = &road.world;
-    let carries = |client: &usize| {
-        let status = world.hosts[client + 1].node().status(world.gateway.key);
+    let carries = |&client: &usize| {
+        let status = world.hosts[HostId::Client(client)].node().status(world.gateway.key);
         status.is_some_and(|status| status.state == PeerState::Up)
     };
     let down = (0..world.clients.len()).find(|client| !carries(client));
@@ -347,9 +346,9 @@ fn all_carry(road: &Tunnelled) -> Result<(), Breach> {
 
 /// What the first client says that its data goes by.
 pub(super) fn transport(road: &Tunnelled) -> Option<ByWhat> {
-    let path = status(road, CLIENT + 1)?.paths.into_iter().find(|path| path.in_use)?;
+    let path = status(road, CLIENT_HOST)?.paths.into_iter().find(|path| path.in_use)?;
     let socket = path.route.socket;
-    let tls = road.world.streams.has_tls(CLIENT + 1, socket);
+    let tls = road.world.streams.has_tls(CLIENT_HOST, socket);
     match (socket.transport(), tls) {
         (Transport::Udp, _) => Some(ByWhat::Udp),
         (Transport::Stream, tls) => tls.map(|tls| if tls { ByWhat::Tls } else { ByWhat::Tcp }),
@@ -359,7 +358,7 @@ pub(super) fn transport(road: &Tunnelled) -> Option<ByWhat> {
 /// What came to an end of the tunnel by each path, and what it said of that.
 pub(super) fn reported(road: &Tunnelled, at: Receiver) -> Vec<Reported> {
     let host = match at {
-        Receiver::Client => CLIENT + 1,
+        Receiver::Client => CLIENT_HOST,
         Receiver::Server => GATEWAY,
     };
     let paths = status(road, host).map(|session| session.paths).unwrap_or_default();
@@ -391,7 +390,7 @@ const fn filter(blockade: Blockade) -> Filter {
 }
 
 /// What a host's node says of the session.
-fn status(road: &Tunnelled, host: usize) -> Option<PeerStatus> {
+fn status(road: &Tunnelled, host: HostId) -> Option<PeerStatus> {
     road.world.statuses(host).into_iter().next().map(|(_, status)| status)
 }
 

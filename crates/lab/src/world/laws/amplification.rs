@@ -101,7 +101,7 @@ impl Amplification {
         *(if sealed { &mut tally.sealed } else { &mut tally.clear }) += len as u64;
         let too_much = tally.sealed > 3 * tally.authentic || tally.clear > tally.received;
         if tally.standing == Standing::Unproven && too_much {
-            let what = format!("host {node} sends {len} bytes to {remote}: {tally:?}");
+            let what = format!("{node} sends {len} bytes to {remote}: {tally:?}");
             return Err(Breach::new(Law::Amplification, what));
         }
         Ok(())

@@ -10,6 +10,7 @@ use rove_proto::wire::inner::InnerPacket;
 
 use super::{Breach, Law};
 use crate::emu::MS;
+use crate::world::host_id::HostId;
 use crate::world::inner::{Body, GATEWAY, Inner, id_of};
 use crate::world::op::{Overreach, Way};
 
@@ -53,11 +54,11 @@ impl Delivery {
         inner
     }
 
-    /// A packet came out: at the gateway, or at a client.
+    /// A packet came out at a host.
     pub(in crate::world) fn arrived(
         &mut self,
         now_ns: u64,
-        at: Option<usize>,
+        at: HostId,
         packet: &[u8],
     ) -> Result<(Inner, u64), Breach> {
         let breach = |what: String| Breach::new(Law::Delivery, what);
@@ -66,12 +67,11 @@ impl Delivery {
         let entry = entry.ok_or_else(|| breach(format!("packet {id} was never sent")))?;
         let inner = entry.inner;
         let right = match (inner.way, at) {
-            (Way::Up, None) => true,
-            (Way::Down, Some(client)) => client == inner.client,
-            (Way::Up, Some(_)) | (Way::Down, None) => false,
+            (Way::Up, at) => at.is_gateway(),
+            (Way::Down, at) => at.client() == Some(inner.client),
         };
         if !right {
-            return Err(breach(format!("{inner:?} came out at {at:?}")));
+            return Err(breach(format!("{inner:?} came out at {at}")));
         }
         if !inner.body.may_arrive() {
             return Err(breach(format!("{inner:?} was let through")));

@@ -54,7 +54,7 @@ impl Hijack {
     ) -> Result<(), Breach> {
         for path in status.paths.iter().filter(|path| path.in_use) {
             if !self.is_honest(at, peer, path.remote()) {
-                let what = format!("host {at} sends to host {peer} at {}", path.remote());
+                let what = format!("{at} sends to {peer} at {}", path.remote());
                 return Err(Breach::new(Law::Hijack, what));
             }
         }

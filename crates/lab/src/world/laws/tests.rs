@@ -10,7 +10,8 @@ use rove_proto::wire::inner::InnerPacket;
 use super::*;
 use crate::emu::SECOND;
 use crate::world::engine::World;
-use crate::world::inner::{self, Body, GATEWAY, Inner};
+use crate::world::host_id::{CLIENT_HOST, GATEWAY, HostId};
+use crate::world::inner::{self, Body, Inner};
 use crate::world::op::{Overreach, Way};
 use crate::world::watch::Watch;
 
@@ -27,14 +28,14 @@ fn a_packet_arrives_once_whole_and_where_it_should() {
     let mut delivery = Delivery::default();
     let inner = delivery.send(0, 0, Way::Up, Body::Data(100));
     let packet = inner.bytes();
-    assert_eq!(law(delivery.arrived(1, Some(0), &packet)), Some(Law::Delivery), "wrong end");
+    assert_eq!(law(delivery.arrived(1, CLIENT_HOST, &packet)), Some(Law::Delivery), "wrong end");
     let mut altered = packet.clone();
     altered[50] ^= 1;
-    assert_eq!(law(delivery.arrived(1, None, &altered)), Some(Law::Delivery), "altered");
-    assert_eq!(law(delivery.arrived(1, None, &packet[..90])), Some(Law::Delivery), "cut");
-    assert_eq!(law(delivery.arrived(1, None, &packet)), None);
-    assert_eq!(law(delivery.arrived(2, None, &packet)), Some(Law::Delivery), "twice");
-    assert_eq!(law(delivery.arrived(2, None, &[0x45; 60])), Some(Law::Delivery), "never sent");
+    assert_eq!(law(delivery.arrived(1, GATEWAY, &altered)), Some(Law::Delivery), "altered");
+    assert_eq!(law(delivery.arrived(1, GATEWAY, &packet[..90])), Some(Law::Delivery), "cut");
+    assert_eq!(law(delivery.arrived(1, GATEWAY, &packet)), None);
+    assert_eq!(law(delivery.arrived(2, GATEWAY, &packet)), Some(Law::Delivery), "twice");
+    assert_eq!(law(delivery.arrived(2, GATEWAY, &[0x45; 60])), Some(Law::Delivery), "never sent");
 }
 
 #[test]
@@ -60,7 +61,7 @@ fn what_a_client_may_not_send_never_arrives() {
     for what in crate::world::op::Overreach::ALL {
         let mut delivery = Delivery::default();
         let packet = delivery.send(0, 0, Way::Up, Body::Forbidden(what)).bytes();
-        assert_eq!(law(delivery.arrived(1, None, &packet)), Some(Law::Delivery), "{what:?}");
+        assert_eq!(law(delivery.arrived(1, GATEWAY, &packet)), Some(Law::Delivery), "{what:?}");
     }
 }
 
@@ -73,13 +74,13 @@ fn a_client_is_told_once_of_what_it_may_not_send() {
         out
     };
     let refused = delivery.send(0, 0, Way::Up, Body::Forbidden(Overreach::Private));
-    let word = told(GATEWAY, &refused);
+    let word = told(inner::GATEWAY, &refused);
     assert_eq!(delivery.is_refusal(1, &word).err().map(|b| b.law), Some(Law::Delivery), "not its");
     assert!(delivery.is_refusal(0, &told(inner::SERVER, &refused)).is_err(), "by another");
     assert_eq!(delivery.is_refusal(0, &word).ok(), Some(true));
     assert!(delivery.is_refusal(0, &word).is_err(), "twice");
     let welcome = delivery.send(0, 0, Way::Up, Body::Data(100));
-    assert!(delivery.is_refusal(0, &told(GATEWAY, &welcome)).is_err(), "it may be sent");
+    assert!(delivery.is_refusal(0, &told(inner::GATEWAY, &welcome)).is_err(), "it may be sent");
     assert_eq!(delivery.is_refusal(0, &welcome.bytes()).ok(), Some(false));
     assert_eq!(delivery.refused(), 1);
 }
@@ -89,7 +90,11 @@ fn every_length_has_a_number_and_a_smaller_segment_size_is_no_alteration() {
     let mut delivery = Delivery::default();
     for len in [20, 21, 27, 28, 1_420] {
         let inner = delivery.send(0, 1, Way::Down, Body::Data(len));
-        assert_eq!(law(delivery.arrived(1, Some(1), &inner.bytes())), None, "{len} bytes");
+        assert_eq!(
+            law(delivery.arrived(1, HostId::Client(1), &inner.bytes())),
+            None,
+            "{len} bytes"
+        );
     }
     let syn = delivery.send(0, 1, Way::Down, Body::Syn(1_460));
     let mut clamped = syn.bytes();
@@ -108,44 +113,60 @@ fn a_revoked_client_gets_nothing_through() {
     delivery.revoke(SECOND, 0, [remote(1)].into());
     assert_eq!(law(delivery.sent_to_nobody(remote(1))), Some(Law::Revocation));
     assert_eq!(law(delivery.sent_to_nobody(remote(2))), None);
-    assert_eq!(law(delivery.arrived(2 * SECOND, Some(0), &before)), None, "it was on its way");
-    assert_eq!(law(delivery.arrived(2 * SECOND, None, &up)), Some(Law::Revocation));
+    assert_eq!(law(delivery.arrived(2 * SECOND, CLIENT_HOST, &before)), None, "it was on its way");
+    assert_eq!(law(delivery.arrived(2 * SECOND, GATEWAY, &up)), Some(Law::Revocation));
     let after = delivery.send(2 * SECOND, 0, Way::Down, Body::Data(100)).bytes();
-    assert_eq!(law(delivery.arrived(3 * SECOND, Some(0), &after)), Some(Law::Revocation));
+    assert_eq!(law(delivery.arrived(3 * SECOND, CLIENT_HOST, &after)), Some(Law::Revocation));
     delivery.readmit(0);
     assert_eq!(law(delivery.sent_to_nobody(remote(1))), None);
     let again = delivery.send(4 * SECOND, 0, Way::Up, Body::Data(100)).bytes();
-    assert_eq!(law(delivery.arrived(4 * SECOND, None, &again)), None);
+    assert_eq!(law(delivery.arrived(4 * SECOND, GATEWAY, &again)), None);
 }
 
 #[test]
 fn three_times_what_came_and_no_more() {
     let mut tallies = Amplification::default();
-    assert_eq!(law(tallies.sent(0, remote(1), 1, true)), Some(Law::Amplification), "for nothing");
+    assert_eq!(
+        law(tallies.sent(GATEWAY, remote(1), 1, true)),
+        Some(Law::Amplification),
+        "for nothing"
+    );
     let mut tallies = Amplification::default();
-    tallies.received(0, remote(1), 100, Some(5));
-    assert_eq!(law(tallies.sent(0, remote(1), 300, true)), None);
-    tallies.reached(10, 0, remote(1));
-    tallies.received(0, remote(1), 100, Some(9));
-    assert_eq!(law(tallies.sent(0, remote(1), 301, true)), Some(Law::Amplification), "too early");
-    tallies.received(0, remote(1), 100, Some(10));
-    assert_eq!(law(tallies.sent(0, remote(1), 9_000, true)), None, "it has answered");
-    tallies.restarted(0);
-    assert_eq!(law(tallies.sent(0, remote(1), 1, true)), Some(Law::Amplification), "forgotten");
-    tallies.chosen(1, remote(2));
-    tallies.restarted(1);
-    assert_eq!(law(tallies.sent(1, remote(2), 9_000, true)), None, "by the user's choice");
+    tallies.received(GATEWAY, remote(1), 100, Some(5));
+    assert_eq!(law(tallies.sent(GATEWAY, remote(1), 300, true)), None);
+    tallies.reached(10, GATEWAY, remote(1));
+    tallies.received(GATEWAY, remote(1), 100, Some(9));
+    assert_eq!(
+        law(tallies.sent(GATEWAY, remote(1), 301, true)),
+        Some(Law::Amplification),
+        "too early"
+    );
+    tallies.received(GATEWAY, remote(1), 100, Some(10));
+    assert_eq!(law(tallies.sent(GATEWAY, remote(1), 9_000, true)), None, "it has answered");
+    tallies.restarted(GATEWAY);
+    assert_eq!(
+        law(tallies.sent(GATEWAY, remote(1), 1, true)),
+        Some(Law::Amplification),
+        "forgotten"
+    );
+    tallies.chosen(CLIENT_HOST, remote(2));
+    tallies.restarted(CLIENT_HOST);
+    assert_eq!(
+        law(tallies.sent(CLIENT_HOST, remote(2), 9_000, true)),
+        None,
+        "by the user's choice"
+    );
 }
 
 #[test]
 fn noise_buys_an_answer_of_its_own_length_and_nothing_sealed() {
     let mut tallies = Amplification::default();
-    tallies.received(0, remote(1), 1_000, None);
-    assert_eq!(law(tallies.sent(0, remote(1), 1_000, false)), None);
-    assert_eq!(law(tallies.sent(0, remote(1), 1, false)), Some(Law::Amplification));
+    tallies.received(GATEWAY, remote(1), 1_000, None);
+    assert_eq!(law(tallies.sent(GATEWAY, remote(1), 1_000, false)), None);
+    assert_eq!(law(tallies.sent(GATEWAY, remote(1), 1, false)), Some(Law::Amplification));
     let mut tallies = Amplification::default();
-    tallies.received(0, remote(1), 1_000, None);
-    assert_eq!(law(tallies.sent(0, remote(1), 1, true)), Some(Law::Amplification));
+    tallies.received(GATEWAY, remote(1), 1_000, None);
+    assert_eq!(law(tallies.sent(GATEWAY, remote(1), 1, true)), Some(Law::Amplification));
 }
 
 #[test]
@@ -164,7 +185,7 @@ fn a_sealed_datagram() -> (rove_proto::outbox::RunSeal, rove_proto::id::PacketNu
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
     let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
-    let turn = world.hosts[1].turn(world.now_ns, |engine| {
+    let turn = world.hosts[CLIENT_HOST].turn(world.now_ns, |engine| {
         engine.device.push(packet);
         engine.read_tun();
     });
@@ -186,7 +207,7 @@ fn numbers_of_a_lane_only_grow_whoever_holds_the_key() {
 fn paths_queues_sockets_and_indices_have_bounds() {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
-    let status = world.hosts[1].node().status(world.gateway.key).unwrap();
+    let status = world.hosts[CLIENT_HOST].node().status(world.gateway.key).unwrap();
     assert_eq!(law(check_status(&status, 1)), None);
     let mut crowded = status.clone();
     crowded.paths = vec![status.paths[0].clone(); rove_proto::path::PATHS_MAX];
@@ -211,13 +232,13 @@ fn paths_queues_sockets_and_indices_have_bounds() {
 fn a_path_in_use_is_one_that_the_peer_has_sent_from() {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
-    let status = world.hosts[1].node().status(world.gateway.key).unwrap();
+    let status = world.hosts[CLIENT_HOST].node().status(world.gateway.key).unwrap();
     let mut hijack = Hijack::default();
-    assert_eq!(law(hijack.check(1, 0, &status)), Some(Law::Hijack));
-    hijack.honest(1, 0, remote(9));
-    assert_eq!(law(hijack.check(1, 0, &status)), Some(Law::Hijack), "elsewhere");
-    hijack.honest(1, 0, status.paths[0].remote());
-    assert_eq!(law(hijack.check(1, 0, &status)), None);
-    hijack.restarted(1);
-    assert_eq!(law(hijack.check(1, 0, &status)), Some(Law::Hijack), "forgotten");
+    assert_eq!(law(hijack.check(CLIENT_HOST, GATEWAY, &status)), Some(Law::Hijack));
+    hijack.honest(CLIENT_HOST, GATEWAY, remote(9));
+    assert_eq!(law(hijack.check(CLIENT_HOST, GATEWAY, &status)), Some(Law::Hijack), "elsewhere");
+    hijack.honest(CLIENT_HOST, GATEWAY, status.paths[0].remote());
+    assert_eq!(law(hijack.check(CLIENT_HOST, GATEWAY, &status)), None);
+    hijack.restarted(CLIENT_HOST);
+    assert_eq!(law(hijack.check(CLIENT_HOST, GATEWAY, &status)), Some(Law::Hijack), "forgotten");
 }

@@ -7,11 +7,10 @@ use rove_proto::id::SocketId;
 
 use crate::emu::{SECOND, earliest};
 use crate::tcp::{Config, End, KeepAlive, State};
-use crate::world::host_id::GATEWAY;
 use crate::world::host_id::HostId;
 
 use super::StreamId;
-use super::proxy::{ASKED, GRANTED, PROXY};
+use super::proxy::{ASKED, GRANTED};
 
 /// How long a client's stream may take to open, and the gateway's may be open without an answer of
 /// its node: the daemon's.
@@ -51,7 +50,7 @@ pub(in crate::world) type Ends = (HostId, SocketAddr, SocketAddr);
 pub(in crate::world) struct Stream {
     pub(in crate::world) ends: Ends,
     /// The client whose stream it is.
-    pub(in crate::world) client: HostId,
+    pub(in crate::world) client: usize,
     pub(in crate::world) card: usize,
     /// Client: whether TLS is in it.
     pub(in crate::world) tls: bool,
@@ -112,7 +111,7 @@ impl Stream {
     /// An end of a stream of `client`'s that begins now.
     pub(in crate::world) const fn new(
         ends: Ends,
-        client: HostId,
+        client: usize,
         tcp: End,
         step: Step,
         now_ns: u64,
@@ -234,7 +233,7 @@ impl Stream {
     fn is_useless(&self, now_ns: u64) -> bool {
         let open = matches!(self.step, Step::Open | Step::Relaying);
         let useful = if self.is_accepted() { self.used } else { open };
-        let silent = self.ends.0 == PROXY && now_ns >= self.heard_ns + PROXY_PATIENCE_NS;
+        let silent = self.ends.0 == HostId::Proxy && now_ns >= self.heard_ns + PROXY_PATIENCE_NS;
         let gone = self.closed && (self.tcp.unacknowledged() == 0 || !self.is_open());
         let failed = self.step == Step::Broken;
         gone || failed || silent || (!useful && now_ns >= self.trial_ns)
@@ -243,13 +242,13 @@ impl Stream {
     /// When it has something to do if nothing arrives before.
     pub(in crate::world) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let trial = Some(self.trial_ns).filter(|&at| at > now_ns);
-        let silent = (self.ends.0 == PROXY).then_some(self.heard_ns + PROXY_PATIENCE_NS);
+        let silent = (self.ends.0 == HostId::Proxy).then_some(self.heard_ns + PROXY_PATIENCE_NS);
         earliest([self.tcp.due_ns(), trial, silent])
     }
 
     /// Whether it came to the gateway.
     pub(in crate::world) const fn is_accepted(&self) -> bool {
-        self.ends.0 == GATEWAY
+        self.ends.0.is_gateway()
     }
 }
 
@@ -262,8 +261,8 @@ pub(in crate::world) fn config((host, local, remote): Ends, mtu: usize, seed: u6
         no_delay: true,
         user_timeout_ns: Some(USER_TIMEOUT_NS),
         rto_max_ns: RTO_MAX_NS,
-        keep_alive: (host == GATEWAY).then_some(KEEP_ALIVE),
-        receive_buffer: if host == PROXY { PROXY_BUFFER } else { config.receive_buffer },
+        keep_alive: (host.is_gateway()).then_some(KEEP_ALIVE),
+        receive_buffer: if host == HostId::Proxy { PROXY_BUFFER } else { config.receive_buffer },
         ..config
     }
 }

@@ -4,10 +4,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::world::host_id::HostId;
-
-/// The proxy's number among hosts, of which it is none: it has no node and no power switch.
-pub(in crate::world) const PROXY: HostId = HostId::MAX;
 /// Where it listens.
 pub(in crate::world) const LISTENS: SocketAddr =
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2)), 3_128);

@@ -17,7 +17,7 @@ use super::Rest;
 use super::order::{CUT_NS, PROVEN_NS, TRUSTED_NS};
 use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
-use crate::world::host_id::GATEWAY;
+use crate::world::host_id::HostId;
 use crate::world::inner::{Body, LEN_MAX};
 use crate::world::laws::{Breach, Law};
 use crate::world::op::{FIRST, SECOND_BEST, Way};
@@ -45,7 +45,9 @@ impl Rest<'_> {
             return Ok(());
         }
         let before = self.plug_both(client)?;
-        let Some(access) = self.world.hosts[client + 1].access_of(FIRST) else { return Ok(()) };
+        let Some(access) = self.world.hosts[HostId::Client(client)].access_of(FIRST) else {
+            return Ok(());
+        };
         self.come_together(client, "two links that carry")?;
         self.bursts(client)?; // it is not known before what the links carry
         let from = self.mark();
@@ -78,13 +80,13 @@ impl Rest<'_> {
 
     /// One of two links stands by, and the other carries alone; until it stands by no more.
     fn one_stands_by(&mut self, client: usize) -> Result<(), Breach> {
-        let host = client + 1;
+        let host = HostId::Client(client);
         self.world.hosts[host].set_standing_by(SECOND_BEST, true);
         self.world.tell_links(client)?;
         self.flow(client, PROVEN_NS)?; // until both ends have been told
         self.bursts(client)?; // most of it went by the other: it is not known what this one carries
         let from = self.mark();
-        let access = self.world.hosts[client + 1].access_of(SECOND_BEST);
+        let access = self.world.hosts[HostId::Client(client)].access_of(SECOND_BEST);
         self.world.by_standby = access.map(|access| Standby::new(client, access));
         self.bursts(client)?;
         let bytes = self.world.by_standby.take().map_or(0, |counted| counted.bytes());
@@ -107,9 +109,7 @@ impl Rest<'_> {
 
     /// By how many of the client's links data goes, as each end has it.
     fn carrying(&self, client: usize) -> [usize; 2] {
-        let ends =
-            [(client + 1, self.world.gateway.key), (GATEWAY, self.world.clients[client].key)];
-        ends.map(|(host, peer)| {
+        self.ends(client).map(|(host, peer)| {
             let status = self.world.hosts[host].node().status(peer);
             let now = self.world.hosts[host].clock(self.world.now_ns);
             let is_fresh = |path: &PathStatus| {
@@ -131,8 +131,10 @@ impl Rest<'_> {
     /// The card of the client whose network has this address, in one family or the other.
     fn card_at(&self, client: usize, at: IpAddr) -> Option<usize> {
         let is_there = |access| self.world.place.is_of(client, access, at);
-        let mut cards = 0..self.world.hosts[client + 1].cards.len();
-        cards.find(|&card| self.world.hosts[client + 1].access_of(card).is_some_and(is_there))
+        let mut cards = 0..self.world.hosts[HostId::Client(client)].cards.len();
+        cards.find(|&card| {
+            self.world.hosts[HostId::Client(client)].access_of(card).is_some_and(is_there)
+        })
     }
 
     /// Data goes by both links before long: a link that did badly is distrusted for a while.

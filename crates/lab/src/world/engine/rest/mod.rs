@@ -19,14 +19,15 @@ mod order;
 
 use std::net::SocketAddr;
 
-use rove_proto::id::Transport;
+use rove_proto::id::{PeerKey, Transport};
 use rove_proto::multipath::Mode;
 use rove_proto::node::{Command, PeerState};
 
-use super::{Client, World};
+use super::World;
 use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
-use crate::world::host_id::GATEWAY;
+use crate::world::client::Client;
+use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::inner::{Body, LEN_MAX};
 use crate::world::laws::{Breach, Law, check_promise};
 use crate::world::op::{ACCESSES, CARDS, Intercept, Quality, Way};
@@ -91,7 +92,7 @@ impl Rest<'_> {
             (0..self.world.clients.len())
                 .try_for_each(|client| self.nothing_is_lost_to_a_race(client))?;
             (0..self.world.clients.len()).try_for_each(|client| {
-                match self.world.hosts[client + 1].mode() {
+                match self.world.hosts[HostId::Client(client)].mode() {
                     Mode::Full => self.links_together(client),
                     Mode::Single | Mode::Backup => self.links_in_order(client),
                 }
@@ -107,18 +108,18 @@ impl Rest<'_> {
     fn end_trouble(&mut self) -> Result<(), Breach> {
         self.world.attacker.rest();
         self.world.release_all()?;
-        for host in &mut self.world.hosts {
+        for host in self.world.hosts.values_mut() {
             host.set_busy(None);
         }
         for client in 0..self.world.clients.len() {
             for card in 0..usize::from(CARDS) {
-                self.world.hosts[client + 1].set_standing_by(card, false);
+                self.world.hosts[HostId::Client(client)].set_standing_by(card, false);
             }
             for access in 0..usize::from(ACCESSES) {
                 self.world.place.set_carrier(self.world.now_ns, client, access, Carrier::Up);
                 self.world.place.set_quality(self.world.now_ns, client, access, Quality::CLEAN);
             }
-            let cards = &self.world.hosts[client + 1].cards;
+            let cards = &self.world.hosts[HostId::Client(client)].cards;
             if cards.iter().all(Option::is_none) {
                 self.world.plug(client, 0, Some(0))?;
             }
@@ -126,10 +127,10 @@ impl Rest<'_> {
         self.world.power_on(GATEWAY, false)?;
         self.world.rename();
         for client in 0..self.world.clients.len() {
-            self.world.power_on(client + 1, false)?;
+            self.world.power_on(HostId::Client(client), false)?;
             self.world.tell_links(client)?;
-            self.world.hosts[client + 1].wish_nothing();
-            self.world.tell_wishes(client + 1)?;
+            self.world.hosts[HostId::Client(client)].wish_nothing();
+            self.world.tell_wishes(HostId::Client(client))?;
             self.welcome(client)?;
         }
         self.world.advance(0)
@@ -160,8 +161,8 @@ impl Rest<'_> {
         let number = entry.invites;
         let token = self.world.invite(client, number);
         self.world.clients[client].store.token = Some(token);
-        self.world.hosts[client + 1].stop();
-        self.world.power_on(client + 1, false)
+        self.world.hosts[HostId::Client(client)].stop();
+        self.world.power_on(HostId::Client(client), false)
     }
 
     pub(in crate::world) fn always_back(&mut self) -> Result<(), Breach> {
@@ -248,11 +249,15 @@ impl Rest<'_> {
         !self.is_on_stream(client) || known.iter().any(|remote| at.contains(remote))
     }
 
+    /// Both ends of a client's session: each host, and the key of its peer.
+    fn ends(&self, client: usize) -> [(HostId, PeerKey); 2] {
+        let (at_client, at_gateway) = (self.world.gateway.key, self.world.clients[client].key);
+        [(HostId::Client(client), at_client), (GATEWAY, at_gateway)]
+    }
+
     /// Whether either end of a client's session sends data by a stream.
     fn is_on_stream(&self, client: usize) -> bool {
-        let ends =
-            [(client + 1, self.world.gateway.key), (GATEWAY, self.world.clients[client].key)];
-        ends.into_iter().any(|(host, peer)| {
+        self.ends(client).into_iter().any(|(host, peer)| {
             let status = self.world.hosts[host].node().status(peer);
             let used = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
             used.is_some_and(|path| path.route.socket.transport() == Transport::Stream)
@@ -262,10 +267,11 @@ impl Rest<'_> {
     /// A user who reads that the session is down asks for it again: a goodbye that was under way
     /// may have crossed the last time.
     fn connect_those_down(&mut self) -> Result<(), Breach> {
-        for host in 1..self.world.hosts.len() {
+        for client in 0..self.world.clients.len() {
+            let host = HostId::Client(client);
             let status = self.world.hosts[host].node().status(self.world.gateway.key);
             if status.is_some_and(|status| matches!(status.state, PeerState::Down(_))) {
-                self.invite_again(host - 1)?;
+                self.invite_again(client)?;
                 self.world.command(host, Command::Connect(self.world.gateway.key))?;
             }
         }
@@ -326,7 +332,7 @@ impl Rest<'_> {
         &mut self,
         client: usize,
     ) -> Result<(), Breach> {
-        self.world.attacker.intercept(client + 1, Way::Up, Intercept::Race, RACED);
+        self.world.attacker.intercept(HostId::Client(client), Way::Up, Intercept::Race, RACED);
         let when = "while copies from elsewhere overtake what a client sends";
         self.all_arrive(Law::Hijack, when, |_, _| false)?;
         self.world.attacker.rest();
@@ -373,23 +379,23 @@ impl Rest<'_> {
         let before = self.world.bytes.clone();
         self.world.advance(QUIET_NS)?;
         self.world.quiet += 1;
-        let sent: Vec<u64> =
-            before.iter().zip(&self.world.bytes).map(|(old, new)| new - old).collect();
+        let sent = |host: HostId| self.world.bytes[host] - before[host];
         let natted: Vec<bool> =
             (0..self.world.clients.len()).map(|c| self.is_behind_nat(c)).collect();
         let behind = natted.iter().filter(|&&natted| natted).count() as u64;
-        let clients: u64 = sent.iter().skip(GATEWAY + 1).sum();
-        for (host, &sent) in sent.iter().enumerate() {
-            let limit = match host.checked_sub(GATEWAY + 1) {
+        let clients: u64 = (0..natted.len()).map(|client| sent(HostId::Client(client))).sum();
+        for host in self.world.hosts.ids() {
+            let (sent, client) = (sent(host), host.client());
+            let limit = match client {
                 Some(client) if natted[client] => QUIET_BYTES_MAX,
                 Some(_) => 0,
                 // What it answers counts among what they cost.
                 None => (behind * QUIET_BYTES_MAX).saturating_sub(clients),
             };
             if sent > limit {
-                let portrait = self.world.portrait(host.saturating_sub(GATEWAY + 1));
+                let portrait = self.world.portrait(client.unwrap_or(0));
                 let what = format!(
-                    "host {host} sent {sent} bytes in an idle hour, {limit} allowed\n{portrait}"
+                    "{host} sent {sent} bytes in an idle hour, {limit} allowed\n{portrait}"
                 );
                 return Err(Breach::new(Law::Silence, what));
             }
@@ -400,7 +406,7 @@ impl Rest<'_> {
     /// Whether the card that a client's session uses is behind a NAT box: the world's truth, not
     /// what the node thinks.
     fn is_behind_nat(&self, client: usize) -> bool {
-        let host = &self.world.hosts[client + 1];
+        let host = &self.world.hosts[HostId::Client(client)];
         let Some(status) = host.node().status(self.world.gateway.key) else { return false };
         let link = status.paths.iter().find(|path| path.in_use).and_then(|path| path.link);
         let card = link.and_then(|link| host.cards.get(link.0 as usize - 1)?.as_ref());

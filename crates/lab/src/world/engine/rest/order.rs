@@ -12,7 +12,7 @@
 use super::Rest;
 use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
-use crate::world::host_id::GATEWAY;
+use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::inner::Body;
 use crate::world::laws::{Breach, Law};
 use crate::world::op::{ACCESSES, FIRST, SECOND_BEST, Way};
@@ -40,7 +40,9 @@ impl Rest<'_> {
             return Ok(());
         }
         let before = self.plug_both(client)?;
-        let Some(access) = self.world.hosts[client + 1].access_of(FIRST) else { return Ok(()) };
+        let Some(access) = self.world.hosts[HostId::Client(client)].access_of(FIRST) else {
+            return Ok(());
+        };
         self.world.rank(client, FIRST)?;
         self.is_trusted_again(client, "two links that carry")?;
 
@@ -80,7 +82,8 @@ impl Rest<'_> {
 
     /// Plugs in what is missing of two links. Returns the networks that they were in before.
     pub(super) fn plug_both(&mut self, client: usize) -> Result<[Option<usize>; 2], Breach> {
-        let before = [FIRST, SECOND_BEST].map(|card| self.world.hosts[client + 1].access_of(card));
+        let before = [FIRST, SECOND_BEST]
+            .map(|card| self.world.hosts[HostId::Client(client)].access_of(card));
         for (card, access) in [FIRST, SECOND_BEST].into_iter().zip(before) {
             if access.is_none() {
                 let free = self.free_access(client);
@@ -151,13 +154,13 @@ impl Rest<'_> {
         card: usize,
         after: &str,
     ) -> Result<(), Breach> {
-        let access = self.world.hosts[client + 1].access_of(card);
+        let access = self.world.hosts[HostId::Client(client)].access_of(card);
         let key = self.world.clients[client].key;
-        let used = |host: usize, peer| {
+        let used = |host: HostId, peer| {
             let status = self.world.hosts[host].node().status(peer)?;
             status.paths.into_iter().find(|path| path.in_use)
         };
-        let up = used(client + 1, self.world.gateway.key).and_then(|path| path.link);
+        let up = used(HostId::Client(client), self.world.gateway.key).and_then(|path| path.link);
         let down = used(GATEWAY, key).map(|path| path.remote().ip());
         let down = down.map(|at| access.is_some_and(|a| self.world.place.is_of(client, a, at)));
         if up.is_some_and(|link| link.0 as usize == card + 1) && down == Some(true) {
@@ -170,7 +173,7 @@ impl Rest<'_> {
 
     /// A network in which no card of the client's is.
     pub(in crate::world) fn free_access(&self, client: usize) -> usize {
-        let cards = &self.world.hosts[client + 1].cards;
+        let cards = &self.world.hosts[HostId::Client(client)].cards;
         let taken = |access: &usize| cards.iter().flatten().any(|card| card.access == *access);
         (0..usize::from(ACCESSES)).find(|access| !taken(access)).unwrap_or(0)
     }
