@@ -20,10 +20,10 @@ pub(super) enum Task {
     Send { client: usize, way: Way, body: Body },
     /// A datagram that was held goes its way.
     Release { host: HostId, link: emu::LinkId, parcel: Parcel },
-    /// The gateway's desk has decided about an enrolment.
-    Decide { peer: PeerKey, client: Option<usize>, token: Token },
-    /// The gateway's name stands for where it is now.
-    Rename,
+    /// A gateway's desk has decided about an enrolment.
+    Decide { gateway: HostId, peer: PeerKey, client: Option<usize>, token: Token },
+    /// A gateway's name stands for where it is now.
+    Rename { gateway: HostId },
     /// A client asks for the name, if nothing carries.
     AskName { client: usize, at_ns: u64 },
     /// And is answered.
@@ -34,10 +34,10 @@ pub(super) enum Task {
     Recorded { host: HostId, peer: PeerKey, tuple: Tuple },
     /// A card is plugged out.
     Unplug { client: usize, card: usize },
-    /// The gateway gives up the addresses that it had before those.
-    Retire { kept: Vec<IpAddr> },
-    /// The gateway that began anew calls back who was reached by its predecessor.
-    Recall { peer: PeerKey },
+    /// A gateway gives up the addresses that it had before those.
+    Retire { gateway: HostId, kept: Vec<IpAddr> },
+    /// A gateway that began anew calls back who was reached by its predecessor.
+    Recall { gateway: HostId, peer: PeerKey },
     /// A node is told that a socket of its is of no use any more.
     SocketFailed { host: HostId, socket: SocketId },
     /// A busy host's shell gets its turn.

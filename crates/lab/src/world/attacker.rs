@@ -13,6 +13,7 @@ use rove_proto::crypto::{
 };
 use rove_proto::id::{PeerKey, SessionIndex};
 
+use super::gateway::GATEWAYS_MAX;
 use super::host_id::HostId;
 use super::op::{Intercept, Way};
 use super::place::bystander;
@@ -53,7 +54,7 @@ pub(super) struct Attacker {
     /// It is not there, and remembers nothing.
     is_away: bool,
     recorded: VecDeque<Datagram>,
-    /// What the gateway sent to the attacker's own address.
+    /// What gateways sent to the attacker's own address.
     caught: VecDeque<Datagram>,
     task: Option<Task>,
     reflected_ns: Option<u64>,
@@ -250,9 +251,10 @@ impl Attacker {
         halves.map(|payload| Datagram { source, destination: to, payload }).collect()
     }
 
-    /// Well-formed first halves of handshakes by nobody, each from another address.
+    /// Well-formed first halves of handshakes by nobody with the gateway of this number and key,
+    /// each from another address.
     pub(super) fn flood(
-        gateway: PeerKey,
+        gateway: (usize, PeerKey),
         to: SocketAddr,
         messages: u16,
         chance: u64,
@@ -268,11 +270,12 @@ impl Attacker {
     }
 }
 
-/// First halves that pass the gate's first check: whoever knows the gateway's public key can make
-/// them. The gateway of every world has the same key, so they are made once.
-fn first_halves(gateway: PeerKey) -> &'static [Vec<u8>] {
-    static HALVES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-    HALVES.get_or_init(|| {
+/// First halves that pass a gateway's first check: whoever knows its public key can make them. A
+/// gateway has the same key in every world, so they are made once.
+fn first_halves((number, gateway): (usize, PeerKey)) -> &'static [Vec<u8>] {
+    static HALVES: [OnceLock<Vec<Vec<u8>>>; GATEWAYS_MAX] =
+        [const { OnceLock::new() }; GATEWAYS_MAX];
+    HALVES[number].get_or_init(|| {
         let mut rng = SeededRng::new(0xf100d);
         let half = |counter| by_nobody(&mut rng, gateway, counter, None).map(|messages| messages.a);
         (1..=FLOOD_MESSAGES).filter_map(half).collect()

@@ -473,6 +473,11 @@ impl AtEnd {
 }
 
 impl Connection {
+    /// Whose it is.
+    pub(super) const fn client(&self) -> usize {
+        self.client
+    }
+
     /// What its programs have heard, if they keep it.
     pub(super) fn heard(&self) -> impl Iterator<Item = &Heard> {
         self.ends.iter().filter_map(|at| at.program.heard())

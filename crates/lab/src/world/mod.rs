@@ -11,7 +11,7 @@
 //! What it decides: who is where, what happens to datagrams, what the shells do. What it refuses
 //! to know: a node's private state. It drives the same engine as the daemon and looks at the same
 //! status. Its limits: time passes only between calls, so nothing is learned about
-//! speed of code; and there is one gateway.
+//! speed of code; and a client belongs to one gateway for good.
 
 mod agenda;
 mod attacker;

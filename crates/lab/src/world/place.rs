@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  client i --- access 0: home, behind a NAT ------------+
-//!           --- access 1: café, open, IPv4 and IPv6 -----+--- Internet --- gateway
+//!           --- access 1: café, open, IPv4 and IPv6 -----+--- Internet --- gateway g
 //!           --- access 2: mobile, behind a symmetric NAT-+         |
 //!                                                              attacker, and whoever it pretends
 //!                                                              to be
@@ -17,7 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::host_id::{CLIENT, CLIENT_HOST, GATEWAY, HostId, PerHost};
+use super::gateway::GATEWAYS_MAX;
+use super::host_id::{CLIENT, CLIENT_HOST, HostId, PerHost};
 use super::op::{ACCESSES, Quality, Way};
 use super::parcel::Parcel;
 use super::streams::LISTENS;
@@ -47,6 +48,7 @@ const OUTSIDE: u32 = 61 << 24;
 /// The most access networks of all clients together.
 const NETWORKS_MAX: usize = CLIENTS_MAX * ACCESSES as usize + Terrain::BESIDE_MAX;
 const _: () = assert!(NETWORKS_MAX * ADDRESSES as usize <= 1 << 24);
+const _: () = assert!(NETWORKS_MAX + GATEWAYS_MAX <= u16::MAX as usize);
 /// Queue of an access network in milliseconds at its rate.
 const QUEUE_MS: u64 = 200;
 
@@ -82,8 +84,6 @@ pub(super) struct Place {
     pub(super) hosts: PerHost<NodeId>,
     /// And who is there.
     ids: BTreeMap<NodeId, HostId>,
-    /// The gateway's link.
-    pub(super) gateway: LinkId,
     /// The attacker and its link.
     pub(super) attacker: (NodeId, LinkId),
     /// The HTTP proxy and its link.
@@ -93,33 +93,40 @@ pub(super) struct Place {
     core: NodeId,
     /// Each client's access networks.
     accesses: Vec<Vec<Access>>,
-    gateway_moves: u16,
 }
 
 impl Place {
-    /// A world of `clients` clients, the first of which has so many networks beside the usual ones.
-    pub(super) fn new(seed: u64, clients: usize, beside: usize) -> Self {
+    /// A world of so many gateways and clients, the first of which has so many networks beside the
+    /// usual ones. Returns the gateways' links as well.
+    pub(super) fn new(
+        seed: u64,
+        (gateways, clients): (usize, usize),
+        beside: usize,
+    ) -> (Self, Vec<LinkId>) {
         let mut net = Internet::new(seed);
         let core = net.router();
-        let gateway_host = net.host();
-        let gateway = net.connect(gateway_host, core, LinkConfig::ideal());
-        for prefix in [v4([192, 0, 2, 0], 24), v6(0xffff, 0, 48)] {
-            net.route(core, prefix, gateway);
-        }
+        let mut links = Vec::new();
+        let hosts = PerHost::of(gateways, 0, |_| {
+            let host = net.host();
+            let link = net.connect(host, core, LinkConfig::ideal());
+            for prefix in gateway_blocks(links.len()) {
+                net.route(core, prefix, link);
+            }
+            links.push(link);
+            host
+        });
         let attacker_host = net.host();
         let attacker = net.connect(attacker_host, core, LinkConfig::ideal());
         net.route(core, v4([66, 0, 0, 0], 8), attacker);
         let mut place = Self {
             net,
-            hosts: PerHost::of(1, 0, |_| gateway_host),
-            ids: BTreeMap::from([(gateway_host, GATEWAY)]),
-            gateway,
+            ids: hosts.ids().map(|id| (hosts[id], id)).collect(),
+            hosts,
             attacker: (attacker_host, attacker),
-            proxy: (core, gateway),
+            proxy: (core, attacker),
             neighbour: None,
             core,
             accesses: Vec::new(),
-            gateway_moves: 0,
         };
         for client in 0..clients {
             let host = place.net.host();
@@ -138,7 +145,7 @@ impl Place {
         place.net.route(core, IpNet::from(LISTENS.ip()), link);
         place.proxy = (proxy, link);
         place.beside(core, beside);
-        place
+        (place, links)
     }
 
     /// The first client has so many networks beside the usual ones.
@@ -286,13 +293,27 @@ impl Place {
         });
         self.net.reboot_nat(nat, address);
     }
+}
 
-    /// The addresses that the gateway has next.
-    pub(super) fn next_gateway_addresses(&mut self) -> Vec<IpAddr> {
-        self.gateway_moves = self.gateway_moves % 250 + 1;
-        let last = self.gateway_moves;
-        vec![Ipv4Addr::new(192, 0, 2, last as u8).into(), host_v6(0xffff, last)]
-    }
+/// The addresses of this number in a gateway's blocks, from 1 to 250.
+pub(super) fn gateway_addresses(gateway: usize, number: u16) -> Vec<IpAddr> {
+    let [a, b, c, _] = gateway_block(gateway);
+    vec![Ipv4Addr::new(a, b, c, number as u8).into(), host_v6(gateway_site(gateway), number)]
+}
+
+/// Where a gateway's addresses are from: TEST-NET-1 for the first, and a part of the network for
+/// benchmarks (RFC 2544) for each other one.
+const fn gateway_block(gateway: usize) -> [u8; 4] {
+    if gateway == 0 { [192, 0, 2, 0] } else { [198, 19, gateway as u8, 0] }
+}
+
+/// The same of IPv6: above all access networks.
+const fn gateway_site(gateway: usize) -> u16 {
+    u16::MAX - gateway as u16
+}
+
+fn gateway_blocks(gateway: usize) -> [IpNet; 2] {
+    [v4(gateway_block(gateway), 24), v6(gateway_site(gateway), 0, 48)]
 }
 
 /// An address of whoever the attacker pretends to be.

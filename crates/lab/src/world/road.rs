@@ -82,6 +82,7 @@ impl Tunnelled {
     ) -> Result<Self, Breach> {
         let Terrain { ref link, ref beside, clients, .. } = *terrain;
         let crowd = Crowd {
+            gateways: 1,
             clients,
             apart_ns: APART_NS,
             streams: Known::Direct,

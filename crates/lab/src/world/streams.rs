@@ -15,7 +15,6 @@ pub(super) mod end;
 pub(super) mod proxy;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 
 use rove_proto::id::SocketId;
 
@@ -170,14 +169,14 @@ impl Streams {
         Some(id)
     }
 
-    /// A stream that came to the gateway is one of its sockets now. Returns its other end.
-    pub(super) fn admit(&mut self, id: StreamId) -> Option<SocketAddr> {
+    /// A stream that came to a gateway is one of its sockets now. Returns where it ends.
+    pub(super) fn admit(&mut self, id: StreamId) -> Option<Ends> {
         let stream = self.all.get_mut(&id)?;
         let number = SocketId(SocketId::STREAMS | self.accepted);
         self.accepted = (self.accepted + 1) % SocketId::STREAMS;
         stream.socket = Some(number);
         self.by_socket.insert((stream.ends.0, number), id);
-        Some(stream.ends.2)
+        Some(stream.ends)
     }
 
     /// A stream failed, which its node has to be told.

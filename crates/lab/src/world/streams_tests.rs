@@ -35,7 +35,7 @@ fn begin_anew(world: &mut World) {
 
 /// What the client sends by, and to which port.
 fn used(world: &World) -> (Transport, u16) {
-    let status = world.hosts[CLIENT_HOST].node().status(world.gateway.key).unwrap();
+    let status = world.hosts[CLIENT_HOST].node().status(world.gateways.of(GATEWAY).key).unwrap();
     let path = status.paths.iter().find(|path| path.in_use).unwrap();
     (path.route.socket.transport(), path.route.remote.port())
 }

@@ -3,7 +3,7 @@
 use super::World;
 use crate::world::agenda::Task;
 use crate::world::host::Power;
-use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::host_id::HostId;
 use crate::world::laws::Breach;
 use crate::world::op::Way;
 use crate::world::parcel::Input;
@@ -25,9 +25,10 @@ impl World {
     pub(in crate::world) fn perform(&mut self, task: Task) -> Result<(), Breach> {
         match task {
             Task::Send { client, way, body } => {
-                let host = if way == Way::Up { HostId::Client(client) } else { GATEWAY };
+                let gateway = self.gateways.serving(client).host;
+                let host = if way == Way::Up { HostId::Client(client) } else { gateway };
                 if self.hosts[host].power == Power::On {
-                    let inner = self.delivery.send(self.now_ns, client, way, body);
+                    let inner = self.delivery.send(self.now_ns, gateway, client, way, body);
                     self.put(host, Input::Packet(inner));
                 }
                 Ok(())
@@ -42,9 +43,11 @@ impl World {
                 self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel);
                 Ok(())
             }
-            Task::Decide { peer, client, token } => self.decide(peer, client, &token),
-            Task::Rename => {
-                self.rename();
+            Task::Decide { gateway, peer, client, token } => {
+                self.decide(gateway, peer, client, &token)
+            }
+            Task::Rename { gateway } => {
+                self.rename(gateway);
                 Ok(())
             }
             Task::AskName { client, at_ns } => {
@@ -56,8 +59,8 @@ impl World {
             Task::Recorded { host, peer, tuple } => self.write_down(host, peer, tuple),
             Task::Unplug { client, card } => self.plug(client, card, None),
             Task::SocketFailed { host, socket } => self.tell_failed(host, socket),
-            Task::Retire { kept } => self.retire(&kept),
-            Task::Recall { peer } => self.recall(peer),
+            Task::Retire { gateway, kept } => self.retire(gateway, &kept),
+            Task::Recall { gateway, peer } => self.recall(gateway, peer),
             Task::PowerOn { host, reboot } => self.power_on(host, reboot),
         }
     }

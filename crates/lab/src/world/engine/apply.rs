@@ -15,6 +15,7 @@ use crate::emu::{MS, Rng, SECOND};
 use crate::ground::Version;
 use crate::world::agenda::Task;
 use crate::world::attacker::Attacker;
+use crate::world::gateway::Gateway;
 use crate::world::host::{Card, PORT, Power};
 use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::inner::{self, Body, LEN_MAX, LEN_MIN};
@@ -176,8 +177,9 @@ impl World {
                 return self.rank(client, usize::from(CARDS) - 1 - card);
             }
             Network::MoveGateway { told_after_ms, ahead_ms } => {
-                self.move_gateway(ahead_ms)?;
-                self.schedule(u64::from(told_after_ms) * MS, Task::Rename);
+                self.move_gateway(GATEWAY, ahead_ms)?;
+                let after_ns = u64::from(told_after_ms) * MS;
+                self.schedule(after_ns, Task::Rename { gateway: GATEWAY });
             }
             Network::RebindNat { client, access } => {
                 let client = self.client(client);
@@ -228,13 +230,13 @@ impl World {
                 let host = self.hosts.at(host.into());
                 self.hosts[host].late_ns = u64::from(by_us) * 1_000;
             }
-            Machine::StepClock { by_s } => self.gateway.wall_error_s = by_s,
+            Machine::StepClock { by_s } => self.gateways.of_mut(GATEWAY).wall_error_s = by_s,
         }
         self.advance(0)
     }
 
     fn attack(&mut self, attack: &Attack) {
-        let gateway = self.gateway_addresses().first().copied();
+        let gateway = self.gateway_addresses(GATEWAY).first().copied();
         let Some(gateway) = gateway else { return };
         let sent = match *attack {
             Attack::Intercept { client, way, how, datagrams } => {
@@ -255,7 +257,8 @@ impl World {
             },
             Attack::Cut { .. } => Vec::new(), // nothing is sent
             Attack::Flood { messages, chance } => {
-                Attacker::flood(self.gateway.key, gateway, messages, chance)
+                let Gateway { number, key, .. } = *self.gateways.of(GATEWAY);
+                Attacker::flood((number, key), gateway, messages, chance)
             }
         };
         for datagram in sent {
@@ -263,9 +266,10 @@ impl World {
         }
     }
 
-    /// Where the gateway reaches a client, as everybody on the wire can see.
+    /// Where its gateway reaches a client, as everybody on the wire can see.
     fn outside(&self, client: usize) -> Option<SocketAddr> {
-        let status = self.hosts[GATEWAY].node().status(self.clients[client].key)?;
+        let gateway = self.gateways.serving(client).host;
+        let status = self.hosts[gateway].node().status(self.clients[client].key)?;
         status.paths.first().map(|path| path.remote())
     }
 
@@ -328,51 +332,66 @@ impl World {
         self.command(HostId::Client(client), Command::SetLinks(links))
     }
 
-    /// The gateway gets other addresses, and keeps the old ones for a while if it announces them.
-    pub(in crate::world) fn move_gateway(&mut self, ahead_ms: u32) -> Result<(), Breach> {
-        let old: Vec<IpAddr> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
-        let new = self.place.next_gateway_addresses();
+    /// A gateway gets other addresses, and keeps the old ones for a while if it announces them.
+    pub(in crate::world) fn move_gateway(
+        &mut self,
+        gateway: HostId,
+        ahead_ms: u32,
+    ) -> Result<(), Breach> {
+        let old: Vec<IpAddr> = self.gateway_addresses(gateway).iter().map(SocketAddr::ip).collect();
+        let new = self.gateways.of_mut(gateway).next_addresses();
         if ahead_ms == 0 {
-            self.readdress_gateway(new.clone())?;
+            self.readdress_gateway(gateway, new.clone())?;
             // Who has announced once must go on: the last word counts.
-            return if self.gateway.announces { self.announce_gateway(&new) } else { Ok(()) };
+            let announces = self.gateways.of(gateway).announces;
+            return if announces { self.announce_gateway(gateway, &new) } else { Ok(()) };
         }
-        self.schedule(u64::from(ahead_ms) * MS, Task::Retire { kept: new.clone() });
-        self.readdress_gateway(new.iter().chain(&old).copied().collect())?;
-        self.announce_gateway(&new)
+        let kept = new.clone();
+        self.schedule(u64::from(ahead_ms) * MS, Task::Retire { gateway, kept });
+        self.readdress_gateway(gateway, new.iter().chain(&old).copied().collect())?;
+        self.announce_gateway(gateway, &new)
     }
 
-    /// The addresses of the gateway that it announced are the only ones from now on, unless it has
+    /// The addresses of a gateway that it announced are the only ones from now on, unless it has
     /// moved again meanwhile.
-    pub(in crate::world) fn retire(&mut self, kept: &[IpAddr]) -> Result<(), Breach> {
-        let now: Vec<IpAddr> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
+    pub(in crate::world) fn retire(
+        &mut self,
+        gateway: HostId,
+        kept: &[IpAddr],
+    ) -> Result<(), Breach> {
+        let now: Vec<IpAddr> = self.gateway_addresses(gateway).iter().map(SocketAddr::ip).collect();
         if !now.starts_with(kept) {
             return Ok(());
         }
-        self.readdress_gateway(kept.to_vec())?;
-        self.announce_gateway(kept)
+        self.readdress_gateway(gateway, kept.to_vec())?;
+        self.announce_gateway(gateway, kept)
     }
 
-    fn readdress_gateway(&mut self, addresses: Vec<IpAddr>) -> Result<(), Breach> {
-        let link = self.place.gateway;
+    fn readdress_gateway(&mut self, gateway: HostId, addresses: Vec<IpAddr>) -> Result<(), Breach> {
+        let link = self.gateways.of(gateway).link;
         let card = Card { link, access: 0, addresses: addresses.clone() };
-        self.hosts[GATEWAY].cards[0] = Some(card);
-        self.command(GATEWAY, Command::SetLocals(addresses))
+        self.hosts[gateway].cards[0] = Some(card);
+        self.command(gateway, Command::SetLocals(addresses))
     }
 
-    /// The gateway says on every session where it is reached.
-    pub(in crate::world) fn announce_gateway(&mut self, at: &[IpAddr]) -> Result<(), Breach> {
-        self.gateway.announces = true;
+    /// A gateway says on every session where it is reached.
+    pub(in crate::world) fn announce_gateway(
+        &mut self,
+        gateway: HostId,
+        at: &[IpAddr],
+    ) -> Result<(), Breach> {
+        let entry = self.gateways.of_mut(gateway);
+        entry.announces = true;
         let addresses: Vec<_> = at.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
-        for client in 0..self.clients.len() {
+        for client in entry.clients.clone() {
             self.trust(client, &addresses);
         }
-        self.command(GATEWAY, Command::Announce(addresses))
+        self.command(gateway, Command::Announce(addresses))
     }
 
-    /// Where the gateway listens now.
-    pub(in crate::world) fn gateway_addresses(&self) -> Vec<SocketAddr> {
-        let card = self.hosts[GATEWAY].cards[0].iter();
+    /// Where a gateway listens now.
+    pub(in crate::world) fn gateway_addresses(&self, gateway: HostId) -> Vec<SocketAddr> {
+        let card = self.hosts[gateway].cards[0].iter();
         card.flat_map(|card| &card.addresses).map(|&ip| SocketAddr::new(ip, PORT)).collect()
     }
 
@@ -399,33 +418,39 @@ impl World {
                 self.load_store(host)?;
                 self.inherit_owed(host)?;
                 if host.is_gateway() {
-                    self.knows_everybody()?;
-                    for &peer in self.gateway.store.journal.clone().keys() {
+                    self.knows_everybody(host)?;
+                    for &peer in self.gateways.of(host).store.journal.clone().keys() {
                         for after_ns in RECALLS_NS {
-                            self.schedule(after_ns, Task::Recall { peer });
+                            self.schedule(after_ns, Task::Recall { gateway: host, peer });
                         }
                     }
                 }
             }
         }
         let Some(client) = host.client() else {
-            let locals: Vec<_> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
-            self.command(GATEWAY, Command::SetLocals(locals.clone()))?;
-            return if self.gateway.announces { self.announce_gateway(&locals) } else { Ok(()) };
+            let locals: Vec<_> = self.gateway_addresses(host).iter().map(SocketAddr::ip).collect();
+            self.command(host, Command::SetLocals(locals.clone()))?;
+            let announces = self.gateways.of(host).announces;
+            return if announces { self.announce_gateway(host, &locals) } else { Ok(()) };
         };
         self.tell_links(client)
     }
 
-    /// The gateway calls a client back by the way that its predecessor wrote down, unless it is
-    /// there again.
-    pub(in crate::world) fn recall(&mut self, peer: PeerKey) -> Result<(), Breach> {
-        let written = self.gateway.store.journal.get(&peer).copied();
-        let status = self.hosts[GATEWAY].node().status(peer);
+    /// A gateway calls a client back by the way that its predecessor wrote down, unless it is there
+    /// again.
+    pub(in crate::world) fn recall(
+        &mut self,
+        gateway: HostId,
+        peer: PeerKey,
+    ) -> Result<(), Breach> {
+        let store = &self.gateways.of(gateway).store;
+        let status = self.hosts[gateway].node().status(peer);
         let waits = status.is_some_and(|status| status.established.is_none());
-        match written.filter(|_| waits && self.gateway.store.is_enrolled(peer)) {
+        let written = store.journal.get(&peer).copied();
+        match written.filter(|_| waits && store.is_enrolled(peer)) {
             Some((route, index)) => {
-                self.amplification.recalls(GATEWAY, route.remote, RESTART_NOTICE_LEN);
-                self.command(GATEWAY, Command::Recall { route, index })
+                self.amplification.recalls(gateway, route.remote, RESTART_NOTICE_LEN);
+                self.command(gateway, Command::Recall { route, index })
             }
             None => Ok(()),
         }
@@ -433,17 +458,20 @@ impl World {
 
     fn load_store(&mut self, host: HostId) -> Result<(), Breach> {
         let Some(client) = host.client() else {
-            for peer in self.gateway.store.revoked().collect::<Vec<_>>() {
-                self.command(GATEWAY, Command::RevokePeer(peer))?;
+            let store = &self.gateways.of(host).store;
+            let (revoked, enrolled) =
+                (store.revoked().collect::<Vec<_>>(), store.enrolled().collect::<Vec<_>>());
+            for peer in revoked {
+                self.command(host, Command::RevokePeer(peer))?;
             }
-            for (peer, client) in self.gateway.store.enrolled().collect::<Vec<_>>() {
-                self.command(GATEWAY, Command::AddPeer(Box::new(peer_config(peer, client))))?;
+            for (peer, client) in enrolled {
+                self.command(host, Command::AddPeer(Box::new(peer_config(peer, client))))?;
             }
             return Ok(());
         };
         self.begin_directory(client);
         let remotes = self.first_remotes(client);
-        let peer = self.gateway.key;
+        let peer = self.gateways.serving(client).key;
         let ClientStore { counter, ref token } = self.clients[client].store;
         let (token, advertise) = (token.clone(), vec![]);
         let side = SideConfig::Gateway { remotes, counter, token, advertise };
@@ -457,35 +485,37 @@ impl World {
         if wanted { self.command(host, Command::Connect(peer)) } else { Ok(()) }
     }
 
-    /// The gateway's desk answers a request to enrol.
+    /// A gateway's desk answers a request to enrol.
     pub(in crate::world) fn decide(
         &mut self,
+        gateway: HostId,
         peer: PeerKey,
         client: Option<usize>,
         token: &Token,
     ) -> Result<(), Breach> {
-        let enrolled =
-            self.gateway.store.enrol(self.gateway.wall_s(self.now_ns), peer, client, token);
+        let entry = self.gateways.of_mut(gateway);
+        let enrolled = entry.store.enrol(entry.wall_s(self.now_ns), peer, client, token);
         let answer = match (enrolled, client) {
             (Ok(()), Some(client)) => Command::AddPeer(Box::new(peer_config(peer, client))),
             (Ok(()), None) => unreachable!("no stranger is enrolled"),
             (Err(status), _) => Command::RefuseEnrolment { peer, status },
         };
-        self.command(GATEWAY, answer)
+        self.command(gateway, answer)
     }
 
     fn revoke(&mut self, client: usize) -> Result<(), Breach> {
-        let key = self.clients[client].key;
-        if self.gateway.store.is_enrolled(key) {
-            self.gateway.store.revoke(key);
-            let status = self.hosts[GATEWAY].node().status(key);
+        let (key, gateway) = (self.clients[client].key, self.gateways.serving(client).host);
+        let store = &mut self.gateways.of_mut(gateway).store;
+        if store.is_enrolled(key) {
+            store.revoke(key);
+            let status = self.hosts[gateway].node().status(key);
             let paths = status.into_iter().flat_map(|status| status.paths);
             let remotes = paths.map(|path| path.remote()).collect();
             self.delivery.reached_at(&remotes); // the goodbye goes there
-            self.command(GATEWAY, Command::RevokePeer(key))?;
+            self.command(gateway, Command::RevokePeer(key))?;
             self.delivery.revoke(self.now_ns, client, remotes);
-            if self.hosts[GATEWAY].power != Power::On {
-                self.owed.give_up(GATEWAY, key);
+            if self.hosts[gateway].power != Power::On {
+                self.owed.give_up(gateway, key);
                 self.connections.give_up(client);
             }
         }
@@ -494,24 +524,28 @@ impl World {
 
     /// The operator gives access back, and the user connects again.
     pub(in crate::world) fn readmit(&mut self, client: usize) -> Result<(), Breach> {
+        let host = HostId::Client(client);
         let key = self.clients[client].key;
-        self.gateway.store.readmit(key, client);
-        if self.gateway.store.is_enrolled(key) {
+        let entry = self.gateways.of_mut(host);
+        let (gateway, peer) = (entry.host, entry.key);
+        entry.store.readmit(key, client);
+        if entry.store.is_enrolled(key) {
             self.delivery.readmit(client);
-            self.command(GATEWAY, Command::AddPeer(Box::new(peer_config(key, client))))?;
+            self.command(gateway, Command::AddPeer(Box::new(peer_config(key, client))))?;
         }
         self.clients[client].refused = None;
-        self.command(HostId::Client(client), Command::Connect(self.gateway.key))
+        self.command(host, Command::Connect(peer))
     }
 
     /// Somebody whom nobody knows asks to be enrolled with the first invite of a client; if the
     /// client has not used it yet, with one that does not exist.
     fn enrol_stranger(&mut self, client: usize) {
-        let Some(&gateway) = self.gateway_addresses().first() else { return };
+        let gateway = self.gateways.serving(client);
+        let Some(&at) = self.gateway_addresses(gateway.host).first() else { return };
         let first = self.token(client, 0);
         let made_up = Token::new(b"never was invited").unwrap_or_else(|| first.clone());
-        let token = if self.gateway.store.is_used(&first) { first } else { made_up };
-        for datagram in self.attacker.stranger(self.gateway.key, gateway, token) {
+        let token = if gateway.store.is_used(&first) { first } else { made_up };
+        for datagram in self.attacker.stranger(gateway.key, at, token) {
             self.inject(datagram);
         }
     }

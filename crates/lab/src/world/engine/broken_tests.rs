@@ -16,7 +16,7 @@ use crate::ground::Pace;
 use crate::tcp::CongestionControl;
 use crate::world::connections::{Carrier as Talker, Party, Program, Saying};
 use crate::world::host::Outgoing;
-use crate::world::host_id::CLIENT_HOST;
+use crate::world::host_id::{CLIENT_HOST, GATEWAY};
 use crate::world::op::{Op, Overreach};
 use crate::world::place::bystander;
 use crate::world::talk::Talk;
@@ -128,7 +128,7 @@ fn outside(world: &World) -> SocketAddr {
 }
 
 fn gateway_at(world: &World) -> SocketAddr {
-    world.gateway_addresses()[0]
+    world.gateway_addresses(GATEWAY)[0]
 }
 
 /// The engine reads a packet from its device.
@@ -139,7 +139,7 @@ fn read(engine: &mut MemoryEngine, packet: Vec<u8>) {
 
 /// What the client's node makes of a packet, behind the back of every law.
 fn secretly(world: &mut World) -> Vec<Outgoing> {
-    let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
+    let packet = world.delivery.send(world.now_ns, GATEWAY, 0, Way::Up, Body::Data(100)).bytes();
     let now_ns = world.now_ns;
     world.hosts[CLIENT_HOST].turn(now_ns, |engine| read(engine, packet)).sends
 }
@@ -147,7 +147,8 @@ fn secretly(world: &mut World) -> Vec<Outgoing> {
 fn out_of_nothing() -> Result<(), Breach> {
     let mut world = world();
     let mut model = Delivery::default();
-    let packet = (0..1_000).map(|_| model.send(0, 0, Way::Up, Body::Data(100))).last().unwrap();
+    let packet =
+        (0..1_000).map(|_| model.send(0, GATEWAY, 0, Way::Up, Body::Data(100))).last().unwrap();
     let packet = packet.bytes();
     world.act(CLIENT_HOST, |engine| read(engine, packet))?;
     world.advance(SECOND)
@@ -164,7 +165,7 @@ fn a_packet_too_many() -> Result<(), Breach> {
 fn a_number_that_was_used() -> Result<(), Breach> {
     let (mut world, mut twin) = (world(), world());
     // The twin has the same keys and is some numbers ahead.
-    let packet = twin.delivery.send(twin.now_ns, 0, Way::Up, Body::Data(100)).bytes();
+    let packet = twin.delivery.send(twin.now_ns, GATEWAY, 0, Way::Up, Body::Data(100)).bytes();
     let now_ns = twin.now_ns;
     let often = |engine: &mut MemoryEngine| {
         for _ in 0..9 {
@@ -191,7 +192,7 @@ fn the_same_datagram_twice() -> Result<(), Breach> {
 /// The gateway sends `len` bytes of `kind` to the attacker.
 fn to_the_attacker(world: &mut World, kind: u8, len: usize) -> Result<(), Breach> {
     let to = SocketAddr::new(bystander(66), 666);
-    let (link, from) = (world.place.gateway, gateway_at(world));
+    let (link, from) = (world.gateways.of(GATEWAY).link, gateway_at(world));
     world.transmit(
         GATEWAY,
         Outgoing { link, access: 0, from, to, payload: vec![kind; len], segment: None },
@@ -226,7 +227,7 @@ fn a_timer_not_heeded() -> Result<(), Breach> {
 fn never_at_rest() -> Result<(), Breach> {
     let mut world = world();
     for after_ns in 0..=u64::from(EVENTS_MAX) {
-        world.schedule(after_ns, Task::Rename);
+        world.schedule(after_ns, Task::Rename { gateway: GATEWAY });
     }
     world.advance(SECOND)
 }
@@ -303,7 +304,7 @@ fn too_many_sockets() -> Result<(), Breach> {
 
 fn too_many_handshakes() -> Result<(), Breach> {
     let mut world = world();
-    let peer = world.gateway.key;
+    let peer = world.gateways.of(GATEWAY).key;
     let counters = 1_000..2_000;
     counters
         .into_iter()
@@ -342,7 +343,7 @@ fn a_packet_after_revocation() -> Result<(), Breach> {
 
 fn data_after_revocation() -> Result<(), Breach> {
     let mut world = world();
-    let (link, from, to) = (world.place.gateway, gateway_at(&world), outside(&world));
+    let (link, from, to) = (world.gateways.of(GATEWAY).link, gateway_at(&world), outside(&world));
     world.apply(&Op::Revoke { client: 0 })?;
     let payload = vec![Kind::Data as u8; 40];
     world.transmit(GATEWAY, Outgoing { link, access: 0, from, to, payload, segment: None })
@@ -350,7 +351,8 @@ fn data_after_revocation() -> Result<(), Breach> {
 
 fn a_stranger() -> Result<(), Breach> {
     let mut world = world();
-    world.gateway.store.revoke(world.clients[0].key); // and nobody tells the gateway
+    let peer = world.clients[0].key;
+    world.gateways.of_mut(GATEWAY).store.revoke(peer); // and nobody tells the gateway
     world.send_now(0, Way::Down, Body::Data(100)).map(drop)
 }
 
@@ -358,7 +360,7 @@ fn one_that_is_forgotten() -> Result<(), Breach> {
     let mut world = world();
     let peer = world.clients[0].key;
     world.command(GATEWAY, Command::RevokePeer(peer))?; // and nobody tells the operator
-    world.knows_everybody()
+    world.knows_everybody(GATEWAY)
 }
 
 fn one_that_is_asked_again() -> Result<(), Breach> {
@@ -369,7 +371,7 @@ fn one_that_is_asked_again() -> Result<(), Breach> {
 
 fn a_counter_again() -> Result<(), Breach> {
     let mut world = world();
-    let peer = world.gateway.key;
+    let peer = world.gateways.of(GATEWAY).key;
     world.react(CLIENT_HOST, Event::HandshakeCounter { peer, counter: 1_000 })?;
     world.react(CLIENT_HOST, Event::HandshakeCounter { peer, counter: 1_000 })
 }
@@ -435,7 +437,7 @@ fn a_line_that_stays() -> Result<(), Breach> {
     let mut world = owing_world();
     let end = |last| (std::net::IpAddr::from([10, 0, 0, last]), 1);
     let tuple = Tuple { local: end(1), remote: end(2), protocol: TCP };
-    world.owed.forge(CLIENT_HOST, world.gateway.key, tuple);
+    world.owed.forge(CLIENT_HOST, world.gateways.of(GATEWAY).key, tuple);
     Rest::of(&mut world).settle(false)
 }
 

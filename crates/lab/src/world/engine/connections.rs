@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::World;
 use crate::emu::{Datagram, IpPacket, NodeId};
 use crate::tcp::Config;
-use crate::world::connections::{Leaving, Number, Party, SERVER_PORT, Side};
+use crate::world::connections::{Connection, Leaving, Number, Party, SERVER_PORT, Side};
 use crate::world::host::Power;
 use crate::world::host_id::{GATEWAY, HostId};
 use crate::world::inner::LEN_MAX;
@@ -35,7 +35,7 @@ impl World {
             }
             let host = match side {
                 Side::Client => HostId::Client(client),
-                Side::Server => GATEWAY,
+                Side::Server => self.gateways.serving(client).host,
             };
             if self.hosts[host].power == Power::On {
                 self.put_inner(host, packet)?;
@@ -50,7 +50,10 @@ impl World {
         let ends = [NEIGHBOUR, NEIGHBOURS_SERVER].map(|ip| SocketAddr::from((ip, SERVER_PORT)));
         let ((host, link), [source, destination]) = match side {
             Side::Client => (neighbour, ends),
-            Side::Server => ((self.place.hosts[GATEWAY], self.place.gateway), [ends[1], ends[0]]),
+            Side::Server => {
+                let link = self.gateways.of(GATEWAY).link;
+                ((self.place.hosts[GATEWAY], link), [ends[1], ends[0]])
+            }
         };
         let datagram = Datagram { source, destination, payload: packet };
         let (origin, to, segment, is_open) = (Origin::Nobody, destination, None, true);
@@ -77,6 +80,11 @@ impl World {
         let Some((number, side)) = self.connections.whose(host.client(), &packet) else {
             return false;
         };
+        // What a client says to the server comes out at its own gateway only.
+        let client = self.connections.get(number).map(Connection::client);
+        if client.is_some_and(|client| !self.gateways.share(host, HostId::Client(client))) {
+            return false;
+        }
         self.trace.add(&[self.now_ns, number.into(), packet.bytes().len() as u64]);
         self.connections.arrives(self.now_ns, number, side, packet);
         true

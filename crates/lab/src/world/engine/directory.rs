@@ -58,7 +58,8 @@ impl World {
 
     /// The name server answers.
     pub(in crate::world) fn resolved(&mut self, client: usize) -> Result<(), Breach> {
-        self.clients[client].directory.find(&self.gateway.name);
+        let name = &self.gateways.serving(client).name;
+        self.clients[client].directory.find(name);
         self.set_remotes(client)
     }
 
@@ -74,7 +75,8 @@ impl World {
 
     /// The session goes by a path to wherever it goes now.
     pub(in crate::world) fn note_where(&mut self, client: usize) {
-        let status = self.hosts[HostId::Client(client)].node().status(self.gateway.key);
+        let status =
+            self.hosts[HostId::Client(client)].node().status(self.gateways.serving(client).key);
         let path = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
         if let Some(path) = path.filter(|path| path.route.socket.transport() == Transport::Udp) {
             self.clients[client].directory.note_answered(path.remote());
@@ -89,7 +91,7 @@ impl World {
         }
         if let Some(remotes) = self.clients[client].directory.news() {
             self.trust(client, &remotes);
-            let peer = self.gateway.key;
+            let peer = self.gateways.serving(client).key;
             self.command(HostId::Client(client), Command::SetRemotes { peer, remotes })?;
         }
         self.tell_streams(client)
@@ -107,8 +109,8 @@ impl World {
         cards.into_iter().any(|card| self.place.access(client, card.access).carrier)
     }
 
-    /// From now on the gateway's name stands for where it is.
-    pub(in crate::world) fn rename(&mut self) {
-        self.gateway.name = self.gateway_addresses();
+    /// From now on a gateway's name stands for where it is.
+    pub(in crate::world) fn rename(&mut self, gateway: HostId) {
+        self.gateways.of_mut(gateway).name = self.gateway_addresses(gateway);
     }
 }

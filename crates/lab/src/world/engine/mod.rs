@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rove_engine::memory::MemoryEngine;
-use rove_proto::crypto::{SeededRng, StaticSecret, Token};
+use rove_proto::crypto::{StaticSecret, Token};
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, PeerStatus};
 
@@ -38,10 +38,10 @@ use crate::world::client::Client;
 use crate::world::connections::Connections;
 use crate::world::crowd::Crowd;
 use crate::world::exchange::Exchange;
-use crate::world::gateway::Gateway;
+use crate::world::gateway::Gateways;
 use crate::world::hash::{TraceHash, hash};
 use crate::world::host::{Holding, Host, Power, Turn};
-use crate::world::host_id::{CLIENT, GATEWAY, HostId, PerHost};
+use crate::world::host_id::{CLIENT, HostId, PerHost};
 use crate::world::inner::Body;
 use crate::world::laws::{
     Amplification, Breach, Delivery, Hijack, Law, Nonces, Unlinkable, check_held, check_indices,
@@ -61,14 +61,12 @@ use crate::world::{Saves, Start};
 
 /// Events in one stretch of time, after which the world counts as never resting.
 const EVENTS_MAX: u32 = 400_000;
-/// Sessions of the gateway that are looked at after each of its turns, in turn: all of them in a
+/// Sessions of a gateway that are looked at after each of its turns, in turn: all of them in a
 /// world of random operations, and none for long unseen in a crowd.
 const INSPECTED: usize = 8;
 /// What a node of a world of random operations may keep of open connections, in bytes, by seed:
 /// little makes nodes stop to promise, or push out what they hold.
 const HOLD_MEMORIES: [usize; 4] = [Holding::USUAL.memory, Holding::USUAL.memory, 1 << 18, 1 << 15];
-/// The key of every gateway and of every client number is the same in all worlds.
-const KEY_SEED: u64 = 7;
 
 /// The whole world.
 #[derive(Debug)]
@@ -77,7 +75,7 @@ pub(in crate::world) struct World {
     pub(in crate::world) place: Place,
     pub(in crate::world) hosts: PerHost<Host>,
     pub(in crate::world) clients: Vec<Client>,
-    pub(in crate::world) gateway: Gateway,
+    pub(in crate::world) gateways: Gateways,
     pub(in crate::world) attacker: Attacker,
     pub(in crate::world) delivery: Delivery,
     pub(in crate::world) trace: TraceHash,
@@ -108,8 +106,6 @@ pub(in crate::world) struct World {
     pub(in crate::world) connections: Connections,
     pub(in crate::world) exchange: Exchange,
     pub(in crate::world) owed: Owed,
-    /// The session of the gateway that is looked at next.
-    inspected: usize,
     agenda: Agenda,
     pub(in crate::world) amplification: Amplification,
     pub(in crate::world) hijack: Hijack,
@@ -147,23 +143,23 @@ impl World {
         seed: u64,
         watch: Watch,
     ) -> Result<Self, Breach> {
-        let Crowd { clients: count, apart_ns, streams, beside, .. } = crowd;
+        let Crowd { gateways, clients: count, apart_ns, streams, beside, .. } = crowd;
         let rng = Rng::new(seed).fork(0x776f);
-        let mut keys = SeededRng::new(KEY_SEED);
-        let secrets = PerHost::of(1, count, |_| StaticSecret::generate(&mut keys));
-        let hosts = PerHost::of(1, count, |id| machine(id, &crowd, secrets[id].clone()));
-        let gateway = Gateway::new(secrets[GATEWAY].public());
+        let secrets = crowd.secrets();
+        let hosts = PerHost::of(gateways, count, |id| machine(id, &crowd, secrets[id].clone()));
+        let (place, links) = Place::new(seed, (gateways, count), beside);
+        let keys = (0..gateways).map(|number| secrets[HostId::Gateway(number)].public());
         let mut world = Self {
             now_ns: emu::SECOND,
-            place: Place::new(seed, count, beside),
+            place,
             hosts,
             clients: Vec::new(),
-            gateway,
+            gateways: Gateways::new(keys.zip(links), count),
             attacker: Attacker::new(),
             delivery: Delivery::default(),
             trace: TraceHash::default(),
             datagrams: 0,
-            bytes: PerHost::of(1, count, |_| 0),
+            bytes: PerHost::of(gateways, count, |_| 0),
             packets: 0,
             by_standby: None,
             worst_back_ns: 0,
@@ -175,19 +171,18 @@ impl World {
             arrivals: None,
             overheard: None,
             offload: Offload::default(),
-            wakes: Wakes::new(1, count),
+            wakes: Wakes::new(gateways, count),
             streams: Streams::new(streams),
             connections: Connections::new(seed),
             exchange: Exchange::default(),
             owed: Owed::default(),
-            inspected: 0,
             agenda: Agenda::default(),
             amplification: Amplification::default(),
             hijack: Hijack::default(),
             unlinkable: Unlinkable::default(),
             nonces: Nonces::default(),
             genuine: Marks::default(),
-            taken: PerHost::of(1, count, |_| MarkSet::default()),
+            taken: PerHost::of(gateways, count, |_| MarkSet::default()),
             starts: 0,
             seed: rng,
         };
@@ -196,9 +191,11 @@ impl World {
             let key = secrets[HostId::Client(client)].public();
             world.clients.push(Client::invited(world.now_ns, key, token));
         }
-        world.move_gateway(0)?;
-        world.rename();
-        world.power_on(GATEWAY, true)?;
+        for gateway in world.gateways.hosts() {
+            world.move_gateway(gateway, 0)?;
+            world.rename(gateway);
+            world.power_on(gateway, true)?;
+        }
         for client in 0..count {
             for access in 0..usize::from(ACCESSES) {
                 world.place.set_quality(world.now_ns, client, access, Quality::CLEAN);
@@ -213,7 +210,7 @@ impl World {
     /// The operator makes an invite for a client.
     pub(in crate::world) fn invite(&mut self, client: usize, number: u32) -> Token {
         let token = self.token(client, number);
-        self.gateway.invite(self.now_ns, &token);
+        self.gateways.of_mut(HostId::Client(client)).invite(self.now_ns, &token);
         token
     }
 
@@ -304,11 +301,12 @@ impl World {
         way: Way,
         body: Body,
     ) -> Result<Option<u32>, Breach> {
-        let host = if way == Way::Up { HostId::Client(client) } else { GATEWAY };
+        let gateway = self.gateways.serving(client).host;
+        let host = if way == Way::Up { HostId::Client(client) } else { gateway };
         if self.hosts[host].power != Power::On {
             return Ok(None);
         }
-        let inner = self.delivery.send(self.now_ns, client, way, body);
+        let inner = self.delivery.send(self.now_ns, gateway, client, way, body);
         self.act(host, |engine| {
             let (packet, head) = inner.parts();
             engine.device.push_cut(packet, head);
@@ -371,15 +369,15 @@ impl World {
     /// Every peer of a host, by host number, with its status.
     pub(in crate::world) fn statuses(&self, host: HostId) -> Vec<(HostId, PeerStatus)> {
         let node = self.hosts[host].node();
+        let gateway = self.gateways.of(host);
         if !host.is_gateway() {
-            let status = node.status(self.gateway.key);
-            return status.into_iter().map(|status| (GATEWAY, status)).collect();
+            let status = node.status(gateway.key);
+            return status.into_iter().map(|status| (gateway.host, status)).collect();
         }
-        let clients = self.clients.iter().enumerate();
-        let with = |(number, client): (usize, &Client)| {
-            Some((HostId::Client(number), node.status(client.key)?))
+        let with = |&client: &usize| {
+            Some((HostId::Client(client), node.status(self.clients[client].key)?))
         };
-        clients.filter_map(with).collect()
+        gateway.clients.iter().filter_map(with).collect()
     }
 
     /// The laws that look at a node's status.
@@ -387,16 +385,16 @@ impl World {
         let node = self.hosts[host].node();
         check_indices(node.indices_issued(), node.peers().len())?;
         check_held(node.held_bytes(), self.hosts[host].hold_memory())?;
+        let gateway = self.gateways.of(host);
         if !host.is_gateway() {
-            return self.inspect_session(host, GATEWAY, self.gateway.key);
+            return self.inspect_session(host, gateway.host, gateway.key);
         }
-        if node.peers().len() > self.gateway.store.enrolled_count() {
-            return self.knows_everybody();
+        if node.peers().len() > gateway.store.enrolled_count() {
+            return self.knows_everybody(host);
         }
-        for _ in 0..INSPECTED.min(self.clients.len()) {
-            self.inspected = (self.inspected + 1) % self.clients.len();
-            let key = self.clients[self.inspected].key;
-            self.inspect_session(host, HostId::Client(self.inspected), key)?;
+        for _ in 0..INSPECTED.min(gateway.clients.len()) {
+            let Some(client) = self.gateways.of_mut(host).next_inspected() else { break };
+            self.inspect_session(host, HostId::Client(client), self.clients[client].key)?;
         }
         Ok(())
     }
@@ -404,7 +402,7 @@ impl World {
     /// The session of `host` with `peer`, whose key this is, if there is one.
     fn inspect_session(&self, host: HostId, peer: HostId, key: PeerKey) -> Result<(), Breach> {
         let Some(status) = self.hosts[host].node().status(key) else { return Ok(()) };
-        if host.is_gateway() && !self.gateway.store.is_enrolled(key) {
+        if host.is_gateway() && !self.gateways.of(host).store.is_enrolled(key) {
             let what = format!("{peer} is known and not enrolled");
             return Err(Breach::new(Law::Enrolment, what));
         }
@@ -413,14 +411,14 @@ impl World {
         self.hijack.check(host, peer, &status)
     }
 
-    /// Whoever is enrolled is known to the gateway.
-    pub(in crate::world) fn knows_everybody(&self) -> Result<(), Breach> {
-        let (known, enrolled) =
-            (self.hosts[GATEWAY].node().peers().len(), self.gateway.store.enrolled_count());
+    /// Whoever is enrolled at a gateway is known to it.
+    pub(in crate::world) fn knows_everybody(&self, gateway: HostId) -> Result<(), Breach> {
+        let known = self.hosts[gateway].node().peers().len();
+        let enrolled = self.gateways.of(gateway).store.enrolled_count();
         if known == enrolled {
             return Ok(());
         }
-        let what = format!("{known} peers are known and {enrolled} enrolled");
+        let what = format!("{gateway}: {known} peers are known and {enrolled} enrolled");
         Err(Breach::new(Law::Enrolment, what))
     }
 
@@ -433,7 +431,7 @@ impl World {
         self.told += u64::from(!asked);
         match (event, host.client()) {
             (Event::EnrolmentRequested { peer, token }, _) => {
-                self.put_on_desk(peer, token)?;
+                self.put_on_desk(host, peer, token)?;
             }
             // The gateway tells what it accepted; its store in this world keeps sessions only.
             (Event::HandshakeCounter { .. }, None) => {}
@@ -451,7 +449,7 @@ impl World {
             (Event::Reached { peer, route, index }, _)
                 if route.socket.transport() == Transport::Udp =>
             {
-                self.gateway.store.journal.insert(peer, (route, index));
+                self.gateways.of_mut(host).store.journal.insert(peer, (route, index));
             }
             (Event::Moved { .. }, Some(client)) => {
                 self.moves += 1;
@@ -501,15 +499,15 @@ impl World {
         Ok(())
     }
 
-    /// Somebody asks the gateway to be enrolled; its desk takes its time.
-    fn put_on_desk(&mut self, peer: PeerKey, token: Token) -> Result<(), Breach> {
-        if self.gateway.store.is_enrolled(peer) {
+    /// Somebody asks a gateway to be enrolled; its desk takes its time.
+    fn put_on_desk(&mut self, gateway: HostId, peer: PeerKey, token: Token) -> Result<(), Breach> {
+        if self.gateways.of(gateway).store.is_enrolled(peer) {
             let what = format!("{peer:?} is enrolled and has to ask");
             return Err(Breach::new(Law::Enrolment, what));
         }
         let client = self.clients.iter().position(|client| client.key == peer);
         let after_ns = self.seed.below(200) * emu::MS;
-        self.schedule(after_ns, Task::Decide { peer, client, token });
+        self.schedule(after_ns, Task::Decide { gateway, peer, client, token });
         Ok(())
     }
 
@@ -560,9 +558,10 @@ impl World {
 
     /// A client may be reached at, or was told of, `remotes`.
     pub(in crate::world) fn trust(&mut self, client: usize, remotes: &[SocketAddr]) {
+        let (host, gateway) = (HostId::Client(client), self.gateways.serving(client).host);
         for &remote in remotes {
-            self.amplification.chosen(HostId::Client(client), remote);
-            self.hijack.honest(HostId::Client(client), GATEWAY, remote);
+            self.amplification.chosen(host, remote);
+            self.hijack.honest(host, gateway, remote);
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Both ends of a session as a reader of a failure wants to see them.
 
 use super::World;
-use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::host_id::HostId;
 
 impl World {
     /// Both ends of a session, for the report of a failure.
     pub(in crate::world) fn portrait(&self, client: usize) -> String {
+        let gateway = self.gateways.serving(client);
         let ends = [
-            ("client", &self.hosts[HostId::Client(client)], self.gateway.key),
-            ("gateway", &self.hosts[GATEWAY], self.clients[client].key),
+            ("client", &self.hosts[HostId::Client(client)], gateway.key),
+            ("gateway", &self.hosts[gateway.host], self.clients[client].key),
         ];
         let lines = ends.map(|(name, host, peer)| {
             let status = host.node().status(peer).map(|status| {

@@ -6,7 +6,7 @@ use super::World;
 use crate::emu::{LinkId, NodeId};
 use crate::tcp::End;
 use crate::world::host::Power;
-use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::host_id::HostId;
 use crate::world::laws::Breach;
 use crate::world::parcel::Origin;
 use crate::world::place::MTU;
@@ -42,7 +42,8 @@ impl World {
 
     /// The proxy's own connection, to where the name leads that it was asked for.
     fn reach_out(&mut self, id: StreamId, client: usize) -> Result<(), Breach> {
-        let Some(to) = self.gateway.name.iter().find(|at| at.is_ipv4()).copied() else {
+        let Some(to) = self.gateways.serving(client).name.iter().find(|at| at.is_ipv4()).copied()
+        else {
             return Ok(());
         };
         let local = SocketAddr::new(LISTENS.ip(), self.streams.next_port());
@@ -78,10 +79,11 @@ impl World {
 
     /// Whose word a segment of `host` carries: a proxy has none of its own.
     pub(in crate::world) fn speaker(&self, host: HostId, client: usize, to: SocketAddr) -> Origin {
-        let to_gateway = self.gateway_addresses().iter().any(|at| at.ip() == to.ip());
+        let gateway = self.gateways.serving(client).host;
+        let to_gateway = self.gateway_addresses(gateway).iter().any(|at| at.ip() == to.ip());
         match host {
             HostId::Proxy if to_gateway => Origin::Host(HostId::Client(client)),
-            HostId::Proxy => Origin::Host(GATEWAY),
+            HostId::Proxy => Origin::Host(gateway),
             HostId::Gateway(_) | HostId::Client(_) => Origin::Host(host),
         }
     }

@@ -14,7 +14,7 @@ use crate::world::agenda::Task;
 use crate::world::attacker::Fate;
 use crate::world::hash::hash;
 use crate::world::host::{PORT, Power};
-use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::host_id::HostId;
 use crate::world::laws::Breach;
 use crate::world::op;
 use crate::world::parcel::{Origin, Parcel};
@@ -43,7 +43,8 @@ impl World {
         }
         let ends: Vec<_> = streams.iter().map(|stream| stream.remote).collect();
         self.trust(client, &ends);
-        let command = Command::SetStreams { peer: self.gateway.key, streams, alone: false };
+        let peer = self.gateways.serving(client).key;
+        let command = Command::SetStreams { peer, streams, alone: false };
         self.command(HostId::Client(client), command)
     }
 
@@ -195,8 +196,8 @@ impl World {
     /// A stream that came to the gateway is one of its sockets now. Who is at the other end has
     /// answered: there is somebody.
     fn admit(&mut self, id: StreamId) {
-        if let Some(remote) = self.streams.admit(id) {
-            self.amplification.reached(self.now_ns, GATEWAY, remote);
+        if let Some((gateway, _, remote)) = self.streams.admit(id) {
+            self.amplification.reached(self.now_ns, gateway, remote);
         }
     }
 
@@ -298,7 +299,7 @@ impl World {
             self.packets += 1;
         }
         let (client, way) = if host.is_gateway() {
-            (self.client_at(to), op::Way::Down)
+            (self.client_at(host, to), op::Way::Down)
         } else {
             self.overhear(op::Way::Up, true, &[]);
             (Some(host), op::Way::Up)

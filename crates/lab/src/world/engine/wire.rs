@@ -17,7 +17,7 @@ use crate::world::attacker::Fate;
 use crate::world::connections::in_parts;
 use crate::world::hash::hash;
 use crate::world::host::{Host, Outgoing, Power, Received};
-use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::host_id::HostId;
 use crate::world::laws::{Breach, Law};
 use crate::world::op::Way;
 use crate::world::parcel::{Input, Origin, Parcel};
@@ -105,7 +105,7 @@ impl World {
             return Err(Breach::new(Law::Nonces, format!("{host} sent a datagram twice")));
         }
         self.hijack.sent(host, *source);
-        let client = if host.is_gateway() { self.client_at(*to) } else { Some(host) };
+        let client = if host.is_gateway() { self.client_at(host, *to) } else { Some(host) };
         if client.is_none() && sealed {
             self.delivery.sent_to_nobody(*to)?;
         }
@@ -124,13 +124,17 @@ impl World {
         self.place.net.push(self.now_ns, host, link, parcel);
     }
 
-    /// The client that the gateway reaches at `remote`, as far as it thinks.
-    pub(in crate::world) fn client_at(&mut self, remote: SocketAddr) -> Option<HostId> {
+    /// The client that a gateway reaches at `remote`, as far as it thinks.
+    pub(in crate::world) fn client_at(
+        &mut self,
+        gateway: HostId,
+        remote: SocketAddr,
+    ) -> Option<HostId> {
         let there = |client: usize| {
-            let status = self.hosts[GATEWAY].node().status(self.clients[client].key);
+            let status = self.hosts[gateway].node().status(self.clients[client].key);
             status.is_some_and(|status| status.paths.iter().any(|p| p.remote() == remote))
         };
-        self.gateway.client_at(remote, self.clients.len(), there).map(HostId::Client)
+        self.gateways.of_mut(gateway).client_at(remote, there).map(HostId::Client)
     }
 
     /// A packet reaches a machine.
@@ -315,16 +319,18 @@ impl World {
         let mark = mark(payload);
         // Whoever brings it: it is a word of the host's, from where the host may be.
         let (sender, sent_ns) = self.genuine.get(&mark).copied().unzip();
-        if let Some(sender) = sender {
+        let is_strange = sender.is_some_and(|sender| !self.gateways.share(host, sender));
+        if let Some(sender) = sender.filter(|_| !is_strange) {
             self.amplification.reached(self.now_ns, sender, to);
         }
-        let new = sent_ns.is_some() && !self.taken[host].contains(&mark);
+        let new = sent_ns.is_some() && !is_strange && !self.taken[host].contains(&mark);
         let authentic = sent_ns.filter(|_| new);
         self.amplification.received(host, meta.remote, payload.len(), authentic);
         // A second half that came before its first is as new the next time. And a gateway that
         // lost a session says so in the same words for as long as it is spoken to.
         let early = new && Kind::of(payload) == Some(Kind::HandshakeB);
-        if sent_ns.is_some() && Kind::of(payload) == Some(Kind::RestartNotice) {
+        let is_honest = sent_ns.is_some() && !is_strange;
+        if is_honest && Kind::of(payload) == Some(Kind::RestartNotice) {
             return None;
         }
         if new && !early {

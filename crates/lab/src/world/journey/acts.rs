@@ -93,7 +93,7 @@ impl Client {
             seen_free,
             seen,
         };
-        let (now_ns, gateway) = (road.world.now_ns, road.world.place.gateway);
+        let (now_ns, gateway) = (road.world.now_ns, road.world.gateways.of(GATEWAY).link);
         for (end, pipe) in terrain.beyond() {
             road.world.place.net.set_config(now_ns, gateway, end, pipe);
         }
@@ -115,7 +115,8 @@ impl Client {
             client.relocate(road)?;
         }
         if known == Known::ByTwoAddresses {
-            let (old, new) = (gateway_ips(road), road.world.place.next_gateway_addresses());
+            let (old, new) =
+                (gateway_ips(road), road.world.gateways.of_mut(GATEWAY).next_addresses());
             place_gateway(road, &[&new[..], &old].concat(), &[&old[..], &new].concat())?;
         }
         road.pass(road.now_ns() + SETTLING_NS)?;
@@ -166,9 +167,9 @@ impl Client {
             }
             Act::RebootNat => road.world.place.reboot_nat(CLIENT, self.here, true),
             Act::MoveGateway => {
-                road.world.move_gateway(0)?;
+                road.world.move_gateway(GATEWAY, 0)?;
                 if self.named {
-                    road.world.rename();
+                    road.world.rename(GATEWAY);
                 }
             }
             Act::AnnounceGateway => announce_gateway(road)?,
@@ -334,7 +335,8 @@ impl Client {
 fn all_carry(road: &Tunnelled) -> Result<(), Breach> {
     let world = &road.world;
     let carries = |&client: &usize| {
-        let status = world.hosts[HostId::Client(client)].node().status(world.gateway.key);
+        let status =
+            world.hosts[HostId::Client(client)].node().status(world.gateways.serving(client).key);
         status.is_some_and(|status| status.state == PeerState::Up)
     };
     let down = (0..world.clients.len()).find(|client| !carries(client));
@@ -396,7 +398,7 @@ fn status(road: &Tunnelled, host: HostId) -> Option<PeerStatus> {
 
 /// The gateway has new addresses beside those that it had, and tells every client.
 fn announce_gateway(road: &mut Tunnelled) -> Result<(), Breach> {
-    let (old, new) = (gateway_ips(road), road.world.place.next_gateway_addresses());
+    let (old, new) = (gateway_ips(road), road.world.gateways.of_mut(GATEWAY).next_addresses());
     place_gateway(road, &[&new[..], &old].concat(), &new)
 }
 
@@ -411,7 +413,8 @@ fn place_gateway(road: &mut Tunnelled, all: &[IpAddr], told: &[IpAddr]) -> Resul
     let Some(card) = world.hosts[GATEWAY].cards[0].as_mut() else { return Ok(()) };
     card.addresses = all.to_vec();
     let remotes: Vec<_> = told.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
-    (0..world.clients.len()).for_each(|client| world.trust(client, &remotes));
+    let clients = world.gateways.of(GATEWAY).clients.clone();
+    clients.into_iter().for_each(|client| world.trust(client, &remotes));
     world.command(GATEWAY, Command::SetLocals(all.to_vec()))?;
     world.command(GATEWAY, Command::Announce(remotes))
 }

@@ -34,23 +34,27 @@ struct Revoked {
 #[derive(Debug)]
 struct Entry {
     inner: Inner,
+    /// Where it may come out.
+    end: HostId,
     at_ns: u64,
     /// As which of all that arrived it did.
     place: Option<u32>,
 }
 
 impl Delivery {
-    /// A packet is handed to the tunnel; returns it.
+    /// A packet of `client` or for it is handed to its tunnel, which ends at `gateway`; returns it.
     pub(in crate::world) fn send(
         &mut self,
         at_ns: u64,
+        gateway: HostId,
         client: usize,
         way: Way,
         body: Body,
     ) -> Inner {
         self.next += 1;
         let inner = Inner { id: self.next, client, way, body };
-        self.sent.insert(inner.id, Entry { inner, at_ns, place: None });
+        let end = if way == Way::Up { gateway } else { HostId::Client(client) };
+        self.sent.insert(inner.id, Entry { inner, end, at_ns, place: None });
         inner
     }
 
@@ -66,11 +70,7 @@ impl Delivery {
         let entry = self.sent.get_mut(&id);
         let entry = entry.ok_or_else(|| breach(format!("packet {id} was never sent")))?;
         let inner = entry.inner;
-        let right = match (inner.way, at) {
-            (Way::Up, at) => at.is_gateway(),
-            (Way::Down, at) => at.client() == Some(inner.client),
-        };
-        if !right {
+        if entry.end != at {
             return Err(breach(format!("{inner:?} came out at {at}")));
         }
         if !inner.body.may_arrive() {

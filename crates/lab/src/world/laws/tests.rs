@@ -26,7 +26,7 @@ fn law<T>(result: Result<T, Breach>) -> Option<Law> {
 #[test]
 fn a_packet_arrives_once_whole_and_where_it_should() {
     let mut delivery = Delivery::default();
-    let inner = delivery.send(0, 0, Way::Up, Body::Data(100));
+    let inner = delivery.send(0, GATEWAY, 0, Way::Up, Body::Data(100));
     let packet = inner.bytes();
     assert_eq!(law(delivery.arrived(1, CLIENT_HOST, &packet)), Some(Law::Delivery), "wrong end");
     let mut altered = packet.clone();
@@ -60,7 +60,7 @@ fn what_is_held_of_connections_has_a_bound() {
 fn what_a_client_may_not_send_never_arrives() {
     for what in crate::world::op::Overreach::ALL {
         let mut delivery = Delivery::default();
-        let packet = delivery.send(0, 0, Way::Up, Body::Forbidden(what)).bytes();
+        let packet = delivery.send(0, GATEWAY, 0, Way::Up, Body::Forbidden(what)).bytes();
         assert_eq!(law(delivery.arrived(1, GATEWAY, &packet)), Some(Law::Delivery), "{what:?}");
     }
 }
@@ -73,13 +73,13 @@ fn a_client_is_told_once_of_what_it_may_not_send() {
         icmp::prohibit(by.into(), &InnerPacket::whole(&packet).unwrap(), &mut out);
         out
     };
-    let refused = delivery.send(0, 0, Way::Up, Body::Forbidden(Overreach::Private));
+    let refused = delivery.send(0, GATEWAY, 0, Way::Up, Body::Forbidden(Overreach::Private));
     let word = told(inner::GATEWAY, &refused);
     assert_eq!(delivery.is_refusal(1, &word).err().map(|b| b.law), Some(Law::Delivery), "not its");
     assert!(delivery.is_refusal(0, &told(inner::SERVER, &refused)).is_err(), "by another");
     assert_eq!(delivery.is_refusal(0, &word).ok(), Some(true));
     assert!(delivery.is_refusal(0, &word).is_err(), "twice");
-    let welcome = delivery.send(0, 0, Way::Up, Body::Data(100));
+    let welcome = delivery.send(0, GATEWAY, 0, Way::Up, Body::Data(100));
     assert!(delivery.is_refusal(0, &told(inner::GATEWAY, &welcome)).is_err(), "it may be sent");
     assert_eq!(delivery.is_refusal(0, &welcome.bytes()).ok(), Some(false));
     assert_eq!(delivery.refused(), 1);
@@ -89,14 +89,14 @@ fn a_client_is_told_once_of_what_it_may_not_send() {
 fn every_length_has_a_number_and_a_smaller_segment_size_is_no_alteration() {
     let mut delivery = Delivery::default();
     for len in [20, 21, 27, 28, 1_420] {
-        let inner = delivery.send(0, 1, Way::Down, Body::Data(len));
+        let inner = delivery.send(0, GATEWAY, 1, Way::Down, Body::Data(len));
         assert_eq!(
             law(delivery.arrived(1, HostId::Client(1), &inner.bytes())),
             None,
             "{len} bytes"
         );
     }
-    let syn = delivery.send(0, 1, Way::Down, Body::Syn(1_460));
+    let syn = delivery.send(0, GATEWAY, 1, Way::Down, Body::Syn(1_460));
     let mut clamped = syn.bytes();
     rove_proto::wire::tcp::clamp(&mut clamped, 20, 1_205);
     assert_ne!(clamped, syn.bytes());
@@ -108,18 +108,18 @@ fn every_length_has_a_number_and_a_smaller_segment_size_is_no_alteration() {
 #[test]
 fn a_revoked_client_gets_nothing_through() {
     let mut delivery = Delivery::default();
-    let before = delivery.send(0, 0, Way::Down, Body::Data(100)).bytes();
-    let up = delivery.send(0, 0, Way::Up, Body::Data(100)).bytes();
+    let before = delivery.send(0, GATEWAY, 0, Way::Down, Body::Data(100)).bytes();
+    let up = delivery.send(0, GATEWAY, 0, Way::Up, Body::Data(100)).bytes();
     delivery.revoke(SECOND, 0, [remote(1)].into());
     assert_eq!(law(delivery.sent_to_nobody(remote(1))), Some(Law::Revocation));
     assert_eq!(law(delivery.sent_to_nobody(remote(2))), None);
     assert_eq!(law(delivery.arrived(2 * SECOND, CLIENT_HOST, &before)), None, "it was on its way");
     assert_eq!(law(delivery.arrived(2 * SECOND, GATEWAY, &up)), Some(Law::Revocation));
-    let after = delivery.send(2 * SECOND, 0, Way::Down, Body::Data(100)).bytes();
+    let after = delivery.send(2 * SECOND, GATEWAY, 0, Way::Down, Body::Data(100)).bytes();
     assert_eq!(law(delivery.arrived(3 * SECOND, CLIENT_HOST, &after)), Some(Law::Revocation));
     delivery.readmit(0);
     assert_eq!(law(delivery.sent_to_nobody(remote(1))), None);
-    let again = delivery.send(4 * SECOND, 0, Way::Up, Body::Data(100)).bytes();
+    let again = delivery.send(4 * SECOND, GATEWAY, 0, Way::Up, Body::Data(100)).bytes();
     assert_eq!(law(delivery.arrived(4 * SECOND, GATEWAY, &again)), None);
 }
 
@@ -184,7 +184,7 @@ fn counters_only_grow_and_handshakes_have_a_rate() {
 fn a_sealed_datagram() -> (rove_proto::outbox::RunSeal, rove_proto::id::PacketNumber) {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
-    let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
+    let packet = world.delivery.send(world.now_ns, GATEWAY, 0, Way::Up, Body::Data(100)).bytes();
     let turn = world.hosts[CLIENT_HOST].turn(world.now_ns, |engine| {
         engine.device.push(packet);
         engine.read_tun();
@@ -207,7 +207,7 @@ fn numbers_of_a_lane_only_grow_whoever_holds_the_key() {
 fn paths_queues_sockets_and_indices_have_bounds() {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
-    let status = world.hosts[CLIENT_HOST].node().status(world.gateway.key).unwrap();
+    let status = world.hosts[CLIENT_HOST].node().status(world.gateways.of(GATEWAY).key).unwrap();
     assert_eq!(law(check_status(&status, 1)), None);
     let mut crowded = status.clone();
     crowded.paths = vec![status.paths[0].clone(); rove_proto::path::PATHS_MAX];
@@ -232,7 +232,7 @@ fn paths_queues_sockets_and_indices_have_bounds() {
 fn a_path_in_use_is_one_that_the_peer_has_sent_from() {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
-    let status = world.hosts[CLIENT_HOST].node().status(world.gateway.key).unwrap();
+    let status = world.hosts[CLIENT_HOST].node().status(world.gateways.of(GATEWAY).key).unwrap();
     let mut hijack = Hijack::default();
     assert_eq!(law(hijack.check(CLIENT_HOST, GATEWAY, &status)), Some(Law::Hijack));
     hijack.honest(CLIENT_HOST, GATEWAY, remote(9));

@@ -27,7 +27,7 @@ use super::World;
 use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
 use crate::world::client::Client;
-use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::host_id::HostId;
 use crate::world::inner::{Body, LEN_MAX};
 use crate::world::laws::{Breach, Law, check_promise};
 use crate::world::op::{ACCESSES, CARDS, Intercept, Quality, Way};
@@ -85,7 +85,8 @@ impl Rest<'_> {
         self.always_back_by_what_is_open()?;
         self.always_back()?;
         self.udp_takes_over()?;
-        self.world.knows_everybody()?;
+        let mut gateways = self.world.gateways.hosts();
+        gateways.try_for_each(|gateway| self.world.knows_everybody(gateway))?;
         self.promises_are_kept()?;
         self.nothing_is_lost()?;
         if quiet {
@@ -124,8 +125,10 @@ impl Rest<'_> {
                 self.world.plug(client, 0, Some(0))?;
             }
         }
-        self.world.power_on(GATEWAY, false)?;
-        self.world.rename();
+        for gateway in self.world.gateways.hosts() {
+            self.world.power_on(gateway, false)?;
+            self.world.rename(gateway);
+        }
         for client in 0..self.world.clients.len() {
             self.world.power_on(HostId::Client(client), false)?;
             self.world.tell_links(client)?;
@@ -146,14 +149,10 @@ impl Rest<'_> {
     /// starts with it. Everybody else must come back without.
     fn invite_again(&mut self, client: usize) -> Result<(), Breach> {
         let Client { key, store, .. } = &self.world.clients[client];
-        let judge = |token| {
-            self.world
-                .gateway
-                .store
-                .judge(self.world.gateway.wall_s(self.world.now_ns), *key, token)
-                .is_ok()
-        };
-        if self.world.gateway.store.is_enrolled(*key) || store.token.as_ref().is_some_and(judge) {
+        let gateway = self.world.gateways.serving(client);
+        let wall_s = gateway.wall_s(self.world.now_ns);
+        let judge = |token| gateway.store.judge(wall_s, *key, token).is_ok();
+        if gateway.store.is_enrolled(*key) || store.token.as_ref().is_some_and(judge) {
             return Ok(());
         }
         let entry = &mut self.world.clients[client];
@@ -219,10 +218,13 @@ impl Rest<'_> {
 
     /// Data that goes by streams goes over to UDP, which is asked for every so often while it does.
     pub(in crate::world) fn udp_takes_over(&mut self) -> Result<(), Breach> {
-        if (0..self.world.clients.len()).any(|client| !self.can_know_the_gateway(client)) {
-            let addresses: Vec<_> =
-                self.world.gateway_addresses().iter().map(SocketAddr::ip).collect();
-            self.world.announce_gateway(&addresses)?;
+        for gateway in self.world.gateways.hosts() {
+            let mut clients = self.world.gateways.of(gateway).clients.iter();
+            if clients.any(|&client| !self.can_know_the_gateway(client)) {
+                let addresses: Vec<_> =
+                    self.world.gateway_addresses(gateway).iter().map(SocketAddr::ip).collect();
+                self.world.announce_gateway(gateway, &addresses)?;
+            }
         }
         let start_ns = self.world.now_ns;
         loop {
@@ -244,15 +246,15 @@ impl Rest<'_> {
     /// Whether a client whose data goes by a stream knows an address of the gateway's: by a proxy
     /// it gets to one that left without a word, and a client that is up asks for no name.
     fn can_know_the_gateway(&self, client: usize) -> bool {
-        let at = self.world.gateway_addresses();
+        let at = self.world.gateway_addresses(self.world.gateways.serving(client).host);
         let known = self.world.clients[client].directory.remotes();
         !self.is_on_stream(client) || known.iter().any(|remote| at.contains(remote))
     }
 
     /// Both ends of a client's session: each host, and the key of its peer.
     fn ends(&self, client: usize) -> [(HostId, PeerKey); 2] {
-        let (at_client, at_gateway) = (self.world.gateway.key, self.world.clients[client].key);
-        [(HostId::Client(client), at_client), (GATEWAY, at_gateway)]
+        let gateway = self.world.gateways.serving(client);
+        [(HostId::Client(client), gateway.key), (gateway.host, self.world.clients[client].key)]
     }
 
     /// Whether either end of a client's session sends data by a stream.
@@ -269,10 +271,11 @@ impl Rest<'_> {
     fn connect_those_down(&mut self) -> Result<(), Breach> {
         for client in 0..self.world.clients.len() {
             let host = HostId::Client(client);
-            let status = self.world.hosts[host].node().status(self.world.gateway.key);
+            let gateway = self.world.gateways.serving(client).key;
+            let status = self.world.hosts[host].node().status(gateway);
             if status.is_some_and(|status| matches!(status.state, PeerState::Down(_))) {
                 self.invite_again(client)?;
-                self.world.command(host, Command::Connect(self.world.gateway.key))?;
+                self.world.command(host, Command::Connect(gateway))?;
             }
         }
         Ok(())
@@ -382,18 +385,22 @@ impl Rest<'_> {
         let sent = |host: HostId| self.world.bytes[host] - before[host];
         let natted: Vec<bool> =
             (0..self.world.clients.len()).map(|c| self.is_behind_nat(c)).collect();
-        let behind = natted.iter().filter(|&&natted| natted).count() as u64;
-        let clients: u64 = (0..natted.len()).map(|client| sent(HostId::Client(client))).sum();
         for host in self.world.hosts.ids() {
-            let (sent, client) = (sent(host), host.client());
-            let limit = match client {
+            let gateway = self.world.gateways.of(host);
+            let limit = match host.client() {
                 Some(client) if natted[client] => QUIET_BYTES_MAX,
                 Some(_) => 0,
-                // What it answers counts among what they cost.
-                None => (behind * QUIET_BYTES_MAX).saturating_sub(clients),
+                // What it answers counts among what its clients cost.
+                None => {
+                    let behind = gateway.clients.iter().filter(|&&client| natted[client]).count();
+                    let clients = gateway.clients.iter().copied().map(HostId::Client);
+                    (behind as u64 * QUIET_BYTES_MAX).saturating_sub(clients.map(sent).sum())
+                }
             };
+            let sent = sent(host);
             if sent > limit {
-                let portrait = self.world.portrait(client.unwrap_or(0));
+                let client = host.client().or_else(|| gateway.clients.first().copied());
+                let portrait = client.map(|client| self.world.portrait(client)).unwrap_or_default();
                 let what = format!(
                     "{host} sent {sent} bytes in an idle hour, {limit} allowed\n{portrait}"
                 );
@@ -407,7 +414,9 @@ impl Rest<'_> {
     /// what the node thinks.
     fn is_behind_nat(&self, client: usize) -> bool {
         let host = &self.world.hosts[HostId::Client(client)];
-        let Some(status) = host.node().status(self.world.gateway.key) else { return false };
+        let Some(status) = host.node().status(self.world.gateways.serving(client).key) else {
+            return false;
+        };
         let link = status.paths.iter().find(|path| path.in_use).and_then(|path| path.link);
         let card = link.and_then(|link| host.cards.get(link.0 as usize - 1)?.as_ref());
         card.is_some_and(|card| self.world.place.access(client, card.access).nat.is_some())

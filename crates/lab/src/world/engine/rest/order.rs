@@ -12,7 +12,7 @@
 use super::Rest;
 use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
-use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::host_id::HostId;
 use crate::world::inner::Body;
 use crate::world::laws::{Breach, Law};
 use crate::world::op::{ACCESSES, FIRST, SECOND_BEST, Way};
@@ -77,7 +77,9 @@ impl Rest<'_> {
 
     pub(in crate::world) fn knows_the_way(&self, client: usize) -> bool {
         let known = self.world.clients[client].directory.remotes();
-        self.world.gateway_addresses().iter().any(|at| at.is_ipv4() && known.contains(at))
+        let gateway = self.world.gateways.serving(client).host;
+        let at = self.world.gateway_addresses(gateway);
+        at.iter().any(|at| at.is_ipv4() && known.contains(at))
     }
 
     /// Plugs in what is missing of two links. Returns the networks that they were in before.
@@ -155,13 +157,12 @@ impl Rest<'_> {
         after: &str,
     ) -> Result<(), Breach> {
         let access = self.world.hosts[HostId::Client(client)].access_of(card);
-        let key = self.world.clients[client].key;
-        let used = |host: HostId, peer| {
+        let used = |(host, peer)| {
             let status = self.world.hosts[host].node().status(peer)?;
             status.paths.into_iter().find(|path| path.in_use)
         };
-        let up = used(HostId::Client(client), self.world.gateway.key).and_then(|path| path.link);
-        let down = used(GATEWAY, key).map(|path| path.remote().ip());
+        let [up, down] = self.ends(client).map(used);
+        let (up, down) = (up.and_then(|path| path.link), down.map(|path| path.remote().ip()));
         let down = down.map(|at| access.is_some_and(|a| self.world.place.is_of(client, a, at)));
         if up.is_some_and(|link| link.0 as usize == card + 1) && down == Some(true) {
             return Ok(());

@@ -2,6 +2,7 @@
 //! take 40 ms and a little, for the time that datagrams are on the wire.
 
 use super::*;
+use crate::world::host_id::GATEWAY;
 use crate::world::watch::Watch;
 
 /// A round trip, and what the longest datagrams of a move add to it at 20 Mbit/s.
