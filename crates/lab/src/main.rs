@@ -126,6 +126,10 @@ struct World {
     /// Go on with further seeds for this long
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=604_800))]
     seconds: u64,
+    /// Gateways of each world, each with clients of its own
+    #[arg(long, default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u8).range(1..=i64::from(world::GATEWAYS_MAX)))]
+    gateways: u8,
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -239,13 +243,14 @@ fn refusal() -> anyhow::Result<Option<String>> {
 }
 
 fn simulate(asked: &World) -> anyhow::Result<u8> {
-    let World { seconds, seed, steps, watch, save } = *asked;
+    let World { seconds, gateways, seed, steps, watch, save } = *asked;
     let saves = if save { Saves::All } else { Saves::Usual };
     let out = &mut std::io::stdout();
     let held = if watch {
-        world::watch(Start { seed, saves }, steps, out)?
+        world::watch(Start { seed, saves, gateways }, steps, out)?
     } else {
-        world::hunt(&Hunt { seed, saves, time: Duration::from_secs(seconds), steps }, out)?
+        let time = Duration::from_secs(seconds);
+        world::hunt(&Hunt { gateways, seed, saves, time, steps }, out)?
     };
     Ok(if held { 0 } else { FAILED })
 }

@@ -16,6 +16,8 @@ const SEEDS: std::ops::Range<u64> = 0..40;
 const PROMISING: [u64; 3] = [65, 69, 73];
 /// Seeds for nodes that save bytes in every way.
 const SAVING_SEEDS: std::ops::Range<u64> = 100..130;
+/// Seeds of worlds with two and with three gateways.
+const WITH_GATEWAYS: std::ops::Range<u64> = 0..12;
 /// How soon everybody is back at these seeds, in seconds: the law allows 60 and more.
 const BACK_S: u64 = 10;
 /// What must have been thrown away for somewhere in them.
@@ -65,7 +67,7 @@ fn every_law_holds_at_fixed_seeds_which_reach_what_they_are_for() {
 /// Each packet that is delivered is byte for byte one that was sent, however few bytes travelled.
 #[test]
 fn every_law_holds_where_bytes_are_saved_in_every_way() {
-    let run = |seed| holds(Start { seed, saves: Saves::All });
+    let run = |seed| holds(Start { saves: Saves::All, ..Start::from(seed) });
     let reports: Vec<_> = SAVING_SEEDS.map(run).collect();
     let least = |of: fn(&Report) -> u64| reports.iter().filter(|report| of(report) > 0).count();
     // Most sessions are new at the end of their run, and have had no time to save much.
@@ -92,6 +94,7 @@ fn kind(op: &Op) -> &'static str {
         Op::Attack(Attack::Reflect { .. }) => "reflected",
         Op::Attack(Attack::Cut { .. }) => "streams cut",
         Op::Attack(Attack::Flood { .. }) => "flooded",
+        Op::Attack(Attack::Cross { .. }) => "crossed",
         Op::Machine(Machine::Sleep { .. }) => "slept",
         Op::Machine(Machine::RestartClient { found: Found::Backup, .. }) => "an older store",
         Op::Machine(Machine::RestartClient { .. }) => "a client restarts",
@@ -140,13 +143,26 @@ fn a_seed_means_the_same_every_time() {
     assert_ne!(holds(0).trace, holds(1).trace);
 }
 
+#[test]
+fn every_law_holds_with_several_gateways() {
+    let mut crossed = 0;
+    for gateways in [2, 3] {
+        for start in WITH_GATEWAYS.map(|seed| Start { gateways, ..Start::from(seed) }) {
+            let ops = world::generate_among(gateways, start.seed, STEPS);
+            crossed += ops.iter().filter(|op| kind(op) == "crossed").count();
+            assert!(holds(start).delivered > 0, "{start:?}");
+        }
+    }
+    assert!(crossed > 20, "the attacker crosses sessions {crossed} times");
+}
+
 /// Ten thousand well-formed first halves a second from spoofed addresses, for ten seconds.
 #[test]
 fn a_flood_of_handshakes_costs_a_session_nothing_and_keeps_nobody_out() {
     let send = |client, way, packets| Op::Send { client, way, packets, len: 200, gap_us: 10_000 };
     let mut ops = vec![Op::Wait { ms: 3_000 }];
     for (number, chance) in (0..100).enumerate() {
-        ops.push(Op::Attack(Attack::Flood { messages: 1_000, chance }));
+        ops.push(Op::Attack(Attack::Flood { gateway: 0, messages: 1_000, chance }));
         ops.extend([Way::Up, Way::Down].map(|way| send(0, way, 10)));
         if number == 30 {
             let found = Found::Latest;

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use rove_proto::crypto::{
@@ -16,13 +17,15 @@ use rove_proto::id::{PeerKey, SessionIndex};
 use super::gateway::GATEWAYS_MAX;
 use super::host_id::HostId;
 use super::op::{Intercept, Way};
-use super::place::bystander;
+use super::place::{bystander, gateway_of};
 use crate::emu::{Datagram, MS, Rng, SECOND};
 
 /// Datagrams that it remembers.
 const RECORDED_MAX: usize = 600;
 /// How long after a reflection nothing is redirected: both together would be a relay.
 const NO_RELAY: u64 = 30 * SECOND;
+/// Where each kind of datagram has its session index (docs/spec/wire.md#1-datagrams).
+const INDEX: Range<usize> = 1..5;
 /// Well-formed first halves made once for all worlds: each costs some 150 us.
 const FLOOD_MESSAGES: u64 = 160;
 
@@ -45,6 +48,17 @@ pub(super) enum Fate {
         /// When the original goes, if it does.
         original_after_ns: Option<u64>,
     },
+}
+
+/// A session as it is seen on the wire.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session {
+    /// The gateway's number.
+    pub(super) gateway: usize,
+    /// Where the gateway is.
+    pub(super) at: SocketAddr,
+    /// Where the gateway reaches the client, if it does.
+    pub(super) client: Option<SocketAddr>,
 }
 
 /// The attacker.
@@ -214,6 +228,40 @@ impl Attacker {
         (0..count).filter_map(&mut again).collect()
     }
 
+    /// Some of what was recorded of one gateway's sessions, in the place of another gateway's: from
+    /// its client as it was and to the other gateway, or from the other gateway to its client. Half
+    /// of it has an index that was seen of the other gateway's sessions.
+    pub(super) fn cross(&self, sessions: &[Session], count: u16, chance: u64) -> Vec<Datagram> {
+        let mut rng = Rng::new(chance);
+        let mut crossed = |_| {
+            let mut datagram = self.recorded_by_chance(&mut rng)?.clone();
+            let up = gateway_of(datagram.destination.ip());
+            let own = up.or_else(|| gateway_of(datagram.source.ip()))?;
+            let others: Vec<_> = sessions.iter().filter(|other| other.gateway != own).collect();
+            let other = others.get(rng.below(others.len().max(1) as u64) as usize)?;
+            match up {
+                Some(_) => datagram.destination = other.at,
+                None => (datagram.source, datagram.destination) = (other.at, other.client?),
+            }
+            if rng.chance(0.5) {
+                let seen = self.recorded_by_chance(&mut rng).filter(|seen| {
+                    let at = if up.is_some() { seen.destination } else { seen.source };
+                    gateway_of(at.ip()) == Some(other.gateway)
+                });
+                let index = seen.and_then(|seen| seen.payload.get(INDEX));
+                if let (Some(index), Some(place)) = (index, datagram.payload.get_mut(INDEX)) {
+                    place.copy_from_slice(index);
+                }
+            }
+            Some(datagram)
+        };
+        (0..count).filter_map(&mut crossed).collect()
+    }
+
+    fn recorded_by_chance(&self, rng: &mut Rng) -> Option<&Datagram> {
+        self.recorded.get(rng.below(self.recorded.len().max(1) as u64) as usize)
+    }
+
     /// Noise that looks like datagrams of every kind.
     pub(super) fn garbage(&self, to: SocketAddr, count: u16, chance: u64) -> Vec<Datagram> {
         let mut rng = Rng::new(chance);
@@ -225,9 +273,9 @@ impl Attacker {
                 *first = [1, 2, 3, 4, 5, 0x10, 0x10, 0x10][rng.below(8) as usize];
             }
             // A session index that is in use makes it look right as far as can be seen.
-            let pick = rng.below(self.recorded.len().max(1) as u64) as usize;
-            if let Some(seen) = self.recorded.get(pick)
-                && let (Some(index), Some(place)) = (seen.payload.get(1..5), payload.get_mut(1..5))
+            if let Some(seen) = self.recorded_by_chance(&mut rng)
+                && let (Some(index), Some(place)) =
+                    (seen.payload.get(INDEX), payload.get_mut(INDEX))
             {
                 place.copy_from_slice(index);
             }

@@ -134,9 +134,20 @@ impl Gateways {
         }
     }
 
+    /// Another gateway than the one that serves a client, if there is another.
+    pub(super) fn not_serving(&self, client: usize) -> Option<HostId> {
+        let other = self.hosts().nth((self.place(HostId::Client(client)) + 1) % self.0.len())?;
+        (other != self.serving(client).host).then_some(other)
+    }
+
     /// Whether two hosts may speak to each other at all.
     pub(super) fn share(&self, one: HostId, other: HostId) -> bool {
         self.place(one) == self.place(other)
+    }
+
+    /// The gateway at this place in the order, which wraps around.
+    pub(super) fn at(&self, place: u8) -> &Gateway {
+        &self.0[usize::from(place) % self.0.len()]
     }
 
     /// All of them as hosts, in order.
@@ -144,3 +155,7 @@ impl Gateways {
         (0..self.0.len()).map(HostId::Gateway)
     }
 }
+
+#[cfg(test)]
+#[path = "gateway_tests.rs"]
+mod tests;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::{Failure, Report, Saves, Start, replay_told, run, shrink};
+use super::{Failure, Report, Saves, Start, generate_among, replay_told, run, shrink};
 use crate::emu::SECOND;
 
 /// Failures after which a hunt ends: more of the same kind tell nothing new.
@@ -15,6 +15,8 @@ const TELL: Duration = Duration::from_secs(60);
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Hunt {
+    /// Gateways of each world.
+    pub gateways: u8,
     /// The first seed.
     pub seed: u64,
     /// How the nodes save bytes.
@@ -45,7 +47,7 @@ pub fn hunt(hunt: &Hunt, out: &mut dyn Write) -> io::Result<bool> {
     let began = Instant::now();
     let (mut tally, mut told) = (Tally::default(), began);
     for seed in hunt.seed.. {
-        let start = Start { seed, saves: hunt.saves };
+        let start = Start { seed, saves: hunt.saves, gateways: hunt.gateways };
         tally.seeds += 1;
         match catch_unwind(AssertUnwindSafe(|| run(start, hunt.steps))) {
             Ok(Ok(report)) => tally.add(&report),
@@ -78,7 +80,7 @@ pub fn hunt(hunt: &Hunt, out: &mut dyn Write) -> io::Result<bool> {
 /// # Errors
 /// When `out` cannot be written to.
 pub fn watch(start: Start, steps: usize, out: &mut dyn Write) -> io::Result<bool> {
-    let ops = super::generate(start.seed, steps);
+    let ops = generate_among(start.gateways, start.seed, steps);
     let teller = Box::new(|line: &str| {
         let _ = writeln!(io::stderr(), "{line}");
     });

@@ -52,7 +52,8 @@ pub use hunt::{Hunt, hunt, watch};
 pub use journey::Journey;
 pub use laws::Law;
 pub use op::{
-    Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, decode, generate,
+    Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, Whom, decode,
+    generate, generate_among,
 };
 pub use rove_proto::ablation::Heuristic;
 pub use rove_proto::flow::Hold;
@@ -72,6 +73,9 @@ use watch::Watch;
 
 /// How soon packets get through after trouble has ended, in seconds, besides 2 % of the outage.
 pub const BACK_WITHIN: u64 = engine::rest::BACK_WITHIN_NS / crate::emu::SECOND;
+
+/// The most gateways of a world.
+pub const GATEWAYS_MAX: u8 = gateway::GATEWAYS_MAX as u8;
 
 /// The operations of one run when nothing else is said.
 pub const STEPS: usize = 120;
@@ -94,11 +98,14 @@ pub struct Start {
     pub seed: u64,
     /// How its nodes save bytes.
     pub saves: Saves,
+    /// Its gateways, each of which has clients of its own: at least one, at most
+    /// [`GATEWAYS_MAX`].
+    pub gateways: u8,
 }
 
 impl From<u64> for Start {
     fn from(seed: u64) -> Self {
-        Self { seed, saves: Saves::Usual }
+        Self { seed, saves: Saves::Usual, gateways: 1 }
     }
 }
 
@@ -154,7 +161,10 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { start: Start { seed, saves }, step, ops, law, what } = self;
+        let Self { start: Start { seed, saves, gateways }, step, ops, law, what } = self;
+        if *gateways > 1 {
+            write!(f, "{gateways} gateways, ")?;
+        }
         let saves = if *saves == Saves::All { " with all savings" } else { "" };
         writeln!(f, "seed {seed}{saves}, operation {step} of {}: {law:?}: {what}", ops.len())?;
         for (number, op) in ops.iter().enumerate() {
@@ -172,7 +182,7 @@ impl std::error::Error for Failure {}
 /// The first breach of a law.
 pub fn run(start: impl Into<Start>, steps: usize) -> Result<Report, Failure> {
     let start = start.into();
-    replay(start, &generate(start.seed, steps))
+    replay(start, &generate_among(start.gateways, start.seed, steps))
 }
 
 /// Makes a world and lets `ops` happen in it.

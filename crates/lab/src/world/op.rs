@@ -6,12 +6,17 @@
 //! one that has a bit of everything.
 
 mod connect;
+mod disturbs;
+mod gateways;
 mod modes;
 
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
+
+pub(super) use disturbs::Disturbs;
+pub use gateways::Whom;
 
 use super::streams::{Known, LISTENS};
 use super::talk::Talk;
@@ -85,7 +90,7 @@ pub enum Op {
     /// From now on the link of one of a client's cards is for when no other carries, or it is not.
     StandBy { client: u8, card: u8, stands_by: bool },
     /// What is sent much of is acknowledged where it enters the tunnel from now on, or it is not,
-    /// also when the machine starts anew: by a client, or by the gateway, which is the first.
+    /// also when the machine starts anew: by a gateway or a client, in this order.
     SetAssist { host: u8, assist: Assist },
     /// A client prefers what goes to this one of the server's addresses so much from now on, or no
     /// more than others, also when it starts anew.
@@ -112,14 +117,6 @@ pub enum Op {
     /// Trouble ends; everything must work again within a bounded time. With `quiet` also while an
     /// attacker races, and then comes an idle hour.
     Settle { quiet: bool },
-}
-
-/// Whose session an operation may disturb.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Disturbs {
-    Nobody,
-    Client(u8),
-    Everybody,
 }
 
 impl Op {
@@ -156,65 +153,6 @@ impl Op {
             | Self::Enrol { .. }
             | Self::Overreach { .. }
             | Self::Settle { .. } => Known::None,
-        }
-    }
-
-    /// Whose session it may disturb.
-    pub(super) const fn disturbs(&self) -> Disturbs {
-        match self {
-            Self::Send { .. }
-            | Self::Syn { .. }
-            | Self::Connect { .. }
-            | Self::SetMode { .. }
-            | Self::SetScheduler { .. }
-            | Self::SetRecovery { .. }
-            | Self::SetSpread { .. }
-            | Self::StandBy { .. }
-            | Self::SetAssist { .. }
-            | Self::SetPriority { .. }
-            | Self::SetEarly { .. }
-            | Self::Wait { .. }
-            | Self::Overreach { .. }
-            | Self::Enrol { .. }
-            | Self::Settle { .. } => Disturbs::Nobody,
-            Self::Revoke { client } | Self::Readmit { client } => Disturbs::Client(*client),
-            Self::Network(change) => change.disturbs(),
-            Self::Machine(change) => change.disturbs(),
-            Self::Attack(Attack::Intercept { client, .. } | Attack::Cut { client }) => {
-                Disturbs::Client(*client)
-            }
-            Self::Attack(_) => Disturbs::Everybody,
-        }
-    }
-}
-
-impl Network {
-    const fn disturbs(&self) -> Disturbs {
-        match self {
-            Self::Quality { client, .. }
-            | Self::Carrier { client, .. }
-            | Self::OneWay { client, .. }
-            | Self::Mtu { client, .. }
-            | Self::Filter { client, .. }
-            | Self::Readdress { client, .. }
-            | Self::Plug { client, .. }
-            | Self::Depart { client, .. }
-            | Self::RebindNat { client, .. }
-            | Self::RebootNat { client, .. } => Disturbs::Client(*client),
-            Self::MoveGateway { .. } => Disturbs::Everybody,
-        }
-    }
-}
-
-impl Machine {
-    const fn disturbs(&self) -> Disturbs {
-        match self {
-            Self::Sleep { client, .. }
-            | Self::RestartClient { client, .. }
-            | Self::Backup { client } => Disturbs::Client(*client),
-            Self::RestartGateway { .. } | Self::StepClock { .. } | Self::Late { .. } => {
-                Disturbs::Everybody
-            }
         }
     }
 }
@@ -262,9 +200,9 @@ pub enum Network {
     /// A card is about to be plugged out, after so long: from now on the other one's link is
     /// preferred.
     Depart { client: u8, card: u8, ahead_ms: u16 },
-    /// The gateway gets other addresses; its clients learn them by name after a while. With some
-    /// time ahead it has both for so long, and announces the new ones on every session.
-    MoveGateway { told_after_ms: u32, ahead_ms: u32 },
+    /// A gateway gets other addresses; its clients learn them by name after a while. With some time
+    /// ahead it has both for so long, and announces the new ones on every session.
+    MoveGateway { gateway: u8, told_after_ms: u32, ahead_ms: u32 },
     /// A NAT box maps to other ports.
     RebindNat { client: u8, access: u8 },
     /// A NAT box forgets everything, perhaps gets another address.
@@ -279,16 +217,16 @@ pub enum Machine {
     Sleep { client: u8, seconds: u32 },
     /// The client's process starts anew; with `reboot` its clock does too.
     RestartClient { client: u8, found: Found, reboot: bool, down_ms: u32 },
-    /// The gateway's process starts anew.
-    RestartGateway { reboot: bool, down_ms: u32 },
+    /// A gateway's process starts anew.
+    RestartGateway { gateway: u8, reboot: bool, down_ms: u32 },
     /// A copy is made of the client's store.
     Backup { client: u8 },
     /// A machine is busy: its program gets its turn so much later than what arrives, and finds
-    /// all of it at once, and so much later than it wants one. Host 0 is the gateway.
+    /// all of it at once, and so much later than it wants one. Gateways come first.
     Late { host: u8, by_us: u16 },
-    /// The gateway's wall clock is wrong by so much from now on, by years if need be: invites
-    /// expire by it, and nothing else may.
-    StepClock { by_s: i64 },
+    /// A gateway's wall clock is wrong by so much from now on, by years if need be: invites expire
+    /// by it, and nothing else may.
+    StepClock { gateway: u8, by_s: i64 },
 }
 
 /// What the attacker does.
@@ -300,14 +238,17 @@ pub enum Attack {
     /// It sends again what it recorded, from where it came from or from its own address,
     /// unaltered or with bits turned.
     Replay { count: u16, own_address: bool, altered: bool, chance: u64 },
-    /// It sends noise that looks like datagrams, to the gateway or to a client.
-    Garbage { client: Option<u8>, count: u16, chance: u64 },
+    /// It sends noise that looks like datagrams.
+    Garbage { to: Whom, count: u16, chance: u64 },
     /// It cuts the streams of a client in the midst of what they carry.
     Cut { client: u8 },
     /// It passes on to the client what the gateway sent to the attacker's address.
     Reflect { client: u8 },
-    /// It sends first halves of handshakes from spoofed addresses, well formed.
-    Flood { messages: u16, chance: u64 },
+    /// It sends a gateway first halves of handshakes from spoofed addresses, well formed.
+    Flood { gateway: u8, messages: u16, chance: u64 },
+    /// It sends what it recorded of one gateway's sessions to another gateway and its clients, and
+    /// shows that gateway an invite of a client that is not its own.
+    Cross { client: u8, count: u16, chance: u64 },
 }
 
 /// What an access network is like.
@@ -363,7 +304,7 @@ const KINDS: u64 = 27;
 /// Of these, those that [`decode`] makes of the first 64 kind bytes; all have one each behind them.
 const KINDS_OLD: u64 = 22;
 
-/// Makes a list of `steps` operations, and of some seeds a few connections more among them and what
+/// Makes a list of `steps` operations for a world of one gateway, and of some seeds a few connections more among them and what
 /// concerns several links; the last is always [`Op::Settle`].
 pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     let mut rng = Rng::new(seed).fork(0x6f70);
@@ -387,6 +328,13 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     modes::strew_assists(seed, &mut ops);
     modes::strew_priorities(seed, &mut ops);
     modes::strew_haste(seed, &mut ops);
+    ops
+}
+
+/// The same for a world of so many gateways.
+pub fn generate_among(gateways: u8, seed: u64, steps: usize) -> Vec<Op> {
+    let mut ops = generate(seed, steps);
+    gateways::strew(gateways, seed, &mut ops);
     ops
 }
 
@@ -475,12 +423,12 @@ fn trouble(rng: &mut Rng, kind: u64) -> Op {
         11 | 12 => Op::Machine(client_machine(rng, kind, client)),
         13 => {
             let (reboot, down_ms) = (rng.chance(0.3), down(rng));
-            Op::Machine(Machine::RestartGateway { reboot, down_ms })
+            Op::Machine(Machine::RestartGateway { gateway: 0, reboot, down_ms })
         }
         14 if rng.chance(0.5) => Op::Machine(Machine::Backup { client }),
         14 => {
             let by_s = rng.below(1 << 30) as i64 - (1 << 29);
-            Op::Machine(Machine::StepClock { by_s })
+            Op::Machine(Machine::StepClock { gateway: 0, by_s })
         }
         15 => match rng.below(3) {
             0 => Op::Revoke { client },
@@ -516,6 +464,7 @@ fn network(rng: &mut Rng, kind: u64, client: u8) -> Network {
         5 => Network::Readdress { client, card },
         6 | 7 => Network::Plug { client, card, access: rng.chance(0.75).then_some(access) },
         8 => Network::MoveGateway {
+            gateway: 0,
             told_after_ms: rng.below(20_000) as u32,
             ahead_ms: [0, 0, 300, 5_000][rng.below(4) as usize],
         },
@@ -575,8 +524,11 @@ fn attack(rng: &mut Rng, kind: u64, client: u8) -> Attack {
             let (own_address, altered) = (rng.chance(0.5), rng.chance(0.4));
             Attack::Replay { count, own_address, altered, chance }
         }
-        19 => Attack::Garbage { client: rng.chance(0.5).then_some(client), count, chance },
+        19 => {
+            let to = if rng.chance(0.5) { Whom::Client(client) } else { Whom::Gateway(0) };
+            Attack::Garbage { to, count, chance }
+        }
         _ if rng.chance(0.7) => Attack::Reflect { client },
-        _ => Attack::Flood { messages: 1 + rng.below(300) as u16, chance },
+        _ => Attack::Flood { gateway: 0, messages: 1 + rng.below(300) as u16, chance },
     }
 }

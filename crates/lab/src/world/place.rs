@@ -312,6 +312,12 @@ const fn gateway_site(gateway: usize) -> u16 {
     u16::MAX - gateway as u16
 }
 
+/// The gateway that has an address now or had it once.
+pub(super) fn gateway_of(address: IpAddr) -> Option<usize> {
+    (0..GATEWAYS_MAX)
+        .find(|&gateway| gateway_blocks(gateway).iter().any(|at| at.contains(&address)))
+}
+
 fn gateway_blocks(gateway: usize) -> [IpNet; 2] {
     [v4(gateway_block(gateway), 24), v6(gateway_site(gateway), 0, 48)]
 }

@@ -91,7 +91,7 @@ fn what_is_owed_by_a_client_whose_gateway_began_anew_is_struck_out() {
         wait(31),
         Op::Connect { client: 1, talk: slow },
         wait(1_000),
-        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 0 }),
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 0 }),
         wait(946),
         settle(true),
     ];
@@ -108,8 +108,9 @@ fn who_waits_for_a_new_path_does_not_fill_the_link_with_questions() {
         rate_kbps: 300,
         ..Quality::CLEAN
     };
-    let move_ahead =
-        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let move_ahead = |told_after_ms, ahead_ms| {
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms })
+    };
     let ops = [
         quality(0, 0, mixed),
         wait(56),
@@ -122,7 +123,7 @@ fn who_waits_for_a_new_path_does_not_fill_the_link_with_questions() {
         move_gateway(5_840),
         wait(20_906),
         Op::Syn { client: 2, way: Way::Up, mss: 978 },
-        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 10_000 }),
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 10_000 }),
         move_ahead(10_447, 300),
         wait(308_706),
     ];
@@ -140,15 +141,16 @@ fn who_has_many_paths_does_not_fill_a_link_with_questions_for_all_of_them() {
         rate_kbps: 300,
         ..Quality::CLEAN
     };
-    let move_ahead =
-        |told_after_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms: 5_000 });
+    let move_ahead = |told_after_ms| {
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms: 5_000 })
+    };
     let ops = [
         quality(1, 1, poor),
         send_up(1, 7, 0, 20_000),
         move_ahead(10_123),
         wait(204_588),
         move_ahead(13_854),
-        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 10_000 }),
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 10_000 }),
         Op::Syn { client: 1, way: Way::Up, mss: 1_642 },
         Op::Attack(Attack::Cut { client: 0 }),
         wait(135_587),
@@ -191,7 +193,7 @@ fn who_was_promised_something_before_a_crash_is_told_although_the_client_is_revo
         wait(200),
         Op::Network(Network::Carrier { client: 0, access: 0, carrier: Carrier::BlackHole }),
         wait(3_000),
-        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 200 }),
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 200 }),
         Op::Revoke { client: 2 },
         settle(true),
     ];
@@ -214,7 +216,7 @@ fn beside_one_that_was_revoked_and_is_not_gone_yet_nobody_is_overlooked() {
         wait(200),
         Op::Network(Network::Carrier { client: 0, access: 0, carrier: hole }),
         wait(30_000),
-        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 0 }),
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 0 }),
         Op::Revoke { client: 0 },
         Op::Syn { client: 2, way: Way::Up, mss: 1_683 },
     ];

@@ -35,7 +35,7 @@ const fn plug(client: u8, card: u8, access: u8) -> Op {
 }
 
 const fn move_gateway(told_after_ms: u32) -> Op {
-    Op::Network(Network::MoveGateway { told_after_ms, ahead_ms: 0 })
+    Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms: 0 })
 }
 
 const fn restart_client(client: u8, found: Found, reboot: bool, down_ms: u32) -> Op {
@@ -66,7 +66,8 @@ fn a_packet_whole_by_one_path_and_in_pieces_by_another_is_one_packet() {
 
 #[test]
 fn a_refused_client_does_not_ask_at_every_round_trip() {
-    let restart = Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 10_000 });
+    let restart =
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 10_000 });
     let sleep = Op::Machine(Machine::Sleep { client: 2, seconds: 53 });
     let revoke = Op::Revoke { client: 0 };
     holds(14, &[wait(944), restart, revoke, plug(2, 0, 0), wait(749), wait(939), sleep]);
@@ -102,7 +103,7 @@ fn a_late_challenge_under_old_keys_prefers_nothing() {
     let ops = [
         plug(0, 1, 2),
         wait(420),
-        Op::Machine(Machine::RestartGateway { reboot: true, down_ms: 0 }),
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: true, down_ms: 0 }),
         send_up(2, 4, 0, 20_000),
         Op::Machine(Machine::Sleep { client: 1, seconds: 57 }),
         quality(2, 2, SLOW),
@@ -376,9 +377,10 @@ fn a_path_that_was_given_up_by_a_word_from_elsewhere_is_not_waited_for() {
 
 #[test]
 fn an_address_that_was_announced_long_ago_is_not_gone_to() {
-    let ahead =
-        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
-    let restart = Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 0 });
+    let ahead = |told_after_ms, ahead_ms| {
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms })
+    };
+    let restart = Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 0 });
     let moves = [ahead(15_443, 5_000), wait(29_501), restart, wait(123), ahead(19_547, 0)];
     holds(9_001_613, &[&moves[..], &[wait(164_316), settle(true)]].concat());
 }
@@ -484,8 +486,9 @@ fn a_path_that_shrank_while_another_carried_is_measured_when_data_comes_back() {
 
 #[test]
 fn paths_to_where_the_gateway_was_leave_room_for_a_better_link() {
-    let moves =
-        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let moves = |told_after_ms, ahead_ms| {
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms })
+    };
     let ops = [
         moves(6_148, 300),
         moves(16_618, 0),
@@ -508,8 +511,9 @@ fn paths_to_where_the_gateway_was_leave_room_for_a_better_link() {
 
 #[test]
 fn a_gateway_that_speaks_from_where_no_index_is_left_for_is_asked_by_a_handshake() {
-    let moves =
-        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let moves = |told_after_ms, ahead_ms| {
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms })
+    };
     let ops = [
         wait(1_045),
         move_gateway(15_747),
@@ -534,9 +538,9 @@ fn who_waits_eagerly_for_a_path_does_not_ask_anew_with_every_notice() {
         Op::Syn { client: 0, way: Way::Up, mss: 963 },
         wait(1_915),
         Op::Send { client: 2, way: Way::Up, packets: 2, len: 0, gap_us: 500 },
-        Op::Network(Network::MoveGateway { told_after_ms: 4_628, ahead_ms: 300 }),
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms: 4_628, ahead_ms: 300 }),
         move_gateway(11_462),
-        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 0 }),
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 0 }),
         wait(109_747),
     ];
     holds(8_100_434, &ops);
@@ -544,8 +548,9 @@ fn who_waits_eagerly_for_a_path_does_not_ask_anew_with_every_notice() {
 
 #[test]
 fn a_spare_link_follows_to_where_the_gateway_is_and_needs_no_new_index() {
-    let moves =
-        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let moves = |told_after_ms, ahead_ms| {
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms })
+    };
     let readdress = || Op::Network(Network::Readdress { client: 0, card: 0 });
     let black_hole =
         Op::Network(Network::Carrier { client: 0, access: 1, carrier: Carrier::BlackHole });
@@ -583,7 +588,7 @@ fn mappings_that_a_nat_forgot_leave_indices_for_an_address_that_is_claimed() {
         wait(1_000),
         Op::Network(Network::Carrier { client: 2, access: 2, carrier: Carrier::Down }),
         wait(649),
-        Op::Network(Network::MoveGateway { told_after_ms: 1_727, ahead_ms: 300 }),
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms: 1_727, ahead_ms: 300 }),
         settle(true),
     ];
     holds(33_094, &ops);

@@ -24,7 +24,7 @@ const fn hold_up(client: u8, ms: u16, datagrams: u16) -> Op {
 fn after_a_silence_nothing_goes_by_a_path_that_a_nat_has_forgotten() {
     holds(1, &[full(2), plug(2, 1, 0), settle(true)]);
     // Also where it is the only one that got a share.
-    let restart = Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 200 });
+    let restart = Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 200 });
     let ops = [
         plug(1, 1, 2),
         full(1),
@@ -136,8 +136,9 @@ fn what_a_silent_path_lost_does_not_fill_its_window_for_ever() {
 
 #[test]
 fn a_path_that_no_index_is_left_for_is_not_taken_for_one_that_carries() {
-    let moved =
-        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let moved = |told_after_ms, ahead_ms| {
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms })
+    };
     let ops = [
         plug(2, 1, 0),
         full(2),
@@ -282,8 +283,9 @@ fn a_stream_through_a_proxy_is_no_link_that_stands_by() {
 
 #[test]
 fn who_has_no_index_left_gets_others_before_the_next_link_is_needed() {
-    let moves =
-        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let moves = |told_after_ms, ahead_ms| {
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms })
+    };
     let ops = [
         Op::SetMode { client: 0, mode: Mode::Full },
         plug(1, 1, 2),
@@ -295,7 +297,7 @@ fn who_has_no_index_left_gets_others_before_the_next_link_is_needed() {
         moves(8_172, 0),
         wait(51),
         wait(57),
-        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 10_000 }),
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: false, down_ms: 10_000 }),
         moves(4_486, 5_000),
         settle(true),
     ];

@@ -18,7 +18,8 @@ fn udp_is_asked_where_the_gateway_is_while_data_goes_by_a_stream() {
     let ops = [filter(0, 0, proxy), wait(46), sleep, wait(49), move_gateway(15_805), settle(true)];
     holds(100_089, &ops);
     // And with as many paths to where it was as there may be.
-    let announced = Op::Network(Network::MoveGateway { told_after_ms: 13_290, ahead_ms: 300 });
+    let announced =
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms: 13_290, ahead_ms: 300 });
     let ops = [
         wait(182),
         move_gateway(12_686),
@@ -55,7 +56,7 @@ fn who_is_decided_on_too_late_is_not_answered_by_a_stream_that_failed() {
     };
     let unplug = Op::Network(Network::Plug { client: 0, card: 0, access: None });
     let all = |filter| Op::Network(Network::Filter { client: 0, access: None, filter });
-    let clock = Op::Machine(Machine::StepClock { by_s: 336_684_729 });
+    let clock = Op::Machine(Machine::StepClock { gateway: 0, by_s: 336_684_729 });
     let quality = Op::Network(Network::Quality { client: 2, access: 0, quality: slow });
     let before = [unplug, wait(38), all(Some(Filter::Port(443))), clock, quality];
     let free = Op::Network(Network::Filter { client: 2, access: None, filter: None });
@@ -72,7 +73,8 @@ fn streams_go_to_where_the_name_leads_though_no_address_is_new() {
         [Op::Attack(lose), send_up(0, 1, 0, 0), wait(ms)]
     };
     let all = |filter| Op::Network(Network::Filter { client: 0, access: None, filter });
-    let ahead = Op::Network(Network::MoveGateway { told_after_ms: 30_000, ahead_ms: 300 });
+    let ahead =
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms: 30_000, ahead_ms: 300 });
     let unplug = Op::Network(Network::Plug { client: 0, card: 0, access: None });
     let ops = [
         &[all(None), plug(0, 0, 1), wait(6_000)][..],
@@ -90,10 +92,10 @@ fn streams_go_to_where_the_name_leads_though_no_address_is_new() {
 #[test]
 fn udp_is_asked_where_a_handshake_was_answered_whatever_else_was_asked() {
     let ops = [
-        Op::Network(Network::MoveGateway { told_after_ms: 2_954, ahead_ms: 300 }),
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms: 2_954, ahead_ms: 300 }),
         wait(2_390),
         filter_all(2, Filter::NoUdp),
-        Op::Network(Network::MoveGateway { told_after_ms: 19_992, ahead_ms: 5_000 }),
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms: 19_992, ahead_ms: 5_000 }),
         plug(2, 1, 1),
         wait(4_538),
         settle(false),
@@ -118,8 +120,9 @@ fn no_stream_stays_beside_udp_that_carries_by_its_link() {
 
 #[test]
 fn udp_is_asked_where_the_gateway_says_it_is_when_a_proxy_led_to_it() {
-    let moves =
-        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let moves = |told_after_ms, ahead_ms| {
+        Op::Network(Network::MoveGateway { gateway: 0, told_after_ms, ahead_ms })
+    };
     let sleep = |client, seconds| Op::Machine(Machine::Sleep { client, seconds });
     let proxy = Filter::End("198.18.0.2:3128".parse().unwrap());
     let ops = [
@@ -160,7 +163,7 @@ fn udp_is_asked_where_the_gateway_says_it_is_when_a_proxy_led_to_it() {
         Op::Attack(hold),
         wait(927),
         Op::SetMode { client: 2, mode: Mode::Full },
-        Op::Machine(Machine::RestartGateway { reboot: true, down_ms: 10_000 }),
+        Op::Machine(Machine::RestartGateway { gateway: 0, reboot: true, down_ms: 10_000 }),
         filter_all(2, proxy),
         settle(false),
     ];

@@ -14,13 +14,13 @@ use super::rest::Rest;
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::Version;
 use crate::world::agenda::Task;
-use crate::world::attacker::Attacker;
+use crate::world::attacker::{Attacker, Session};
 use crate::world::gateway::Gateway;
 use crate::world::host::{Card, PORT, Power};
-use crate::world::host_id::{GATEWAY, HostId};
+use crate::world::host_id::HostId;
 use crate::world::inner::{self, Body, LEN_MAX, LEN_MIN};
 use crate::world::laws::Breach;
-use crate::world::op::{ACCESSES, Attack, CARDS, Disturbs, Found, Machine, Network, Op, Way};
+use crate::world::op::{ACCESSES, Attack, CARDS, Disturbs, Found, Machine, Network, Op, Way, Whom};
 use crate::world::store::ClientStore;
 use crate::world::talk::SERVERS;
 
@@ -89,7 +89,10 @@ impl World {
             Op::Attack(ref attack) => self.attack(attack),
             Op::Revoke { client } => return self.revoke(self.client(client)),
             Op::Readmit { client } => return self.readmit(self.client(client)),
-            Op::Enrol { client } => self.enrol_stranger(self.client(client)),
+            Op::Enrol { client } => {
+                let client = self.client(client);
+                self.enrol_stranger(self.gateways.serving(client).host, client);
+            }
             Op::Overreach { client, what } => {
                 let (client, body) = (self.client(client), Body::Forbidden(what));
                 self.schedule(0, Task::Send { client, way: Way::Up, body });
@@ -102,15 +105,14 @@ impl World {
     /// From now on the clients' sessions may be down.
     fn note_trouble(&mut self, disturbs: Disturbs) {
         let now_ns = self.now_ns;
-        let number = match disturbs {
-            Disturbs::Nobody => return,
-            Disturbs::Client(number) => Some(self.client(number)),
-            Disturbs::Everybody => None,
+        let clients = match disturbs {
+            Disturbs::Nobody => Vec::new(),
+            Disturbs::Client(number) => vec![self.client(number)],
+            Disturbs::Gateway(number) => self.gateways.at(number).clients.clone(),
+            Disturbs::Everybody => (0..self.clients.len()).collect(),
         };
-        for (place, client) in self.clients.iter_mut().enumerate() {
-            if number.is_none_or(|number| number == place) {
-                client.troubled_ns.get_or_insert(now_ns);
-            }
+        for client in clients {
+            self.clients[client].troubled_ns.get_or_insert(now_ns);
         }
     }
 
@@ -176,10 +178,10 @@ impl World {
                 self.schedule(u64::from(ahead_ms) * MS, Task::Unplug { client, card });
                 return self.rank(client, usize::from(CARDS) - 1 - card);
             }
-            Network::MoveGateway { told_after_ms, ahead_ms } => {
-                self.move_gateway(GATEWAY, ahead_ms)?;
-                let after_ns = u64::from(told_after_ms) * MS;
-                self.schedule(after_ns, Task::Rename { gateway: GATEWAY });
+            Network::MoveGateway { gateway, told_after_ms, ahead_ms } => {
+                let gateway = self.gateways.at(gateway).host;
+                self.move_gateway(gateway, ahead_ms)?;
+                self.schedule(u64::from(told_after_ms) * MS, Task::Rename { gateway });
             }
             Network::RebindNat { client, access } => {
                 let client = self.client(client);
@@ -217,10 +219,11 @@ impl World {
                 let host = HostId::Client(client);
                 self.schedule(after_ns, Task::PowerOn { host, reboot });
             }
-            Machine::RestartGateway { reboot, down_ms } => {
-                self.hosts[GATEWAY].stop();
+            Machine::RestartGateway { gateway, reboot, down_ms } => {
+                let host = self.gateways.at(gateway).host;
+                self.hosts[host].stop();
                 let after_ns = u64::from(down_ms) * MS;
-                self.schedule(after_ns, Task::PowerOn { host: GATEWAY, reboot });
+                self.schedule(after_ns, Task::PowerOn { host, reboot });
             }
             Machine::Backup { client } => {
                 let client = self.client(client);
@@ -230,14 +233,15 @@ impl World {
                 let host = self.hosts.at(host.into());
                 self.hosts[host].late_ns = u64::from(by_us) * 1_000;
             }
-            Machine::StepClock { by_s } => self.gateways.of_mut(GATEWAY).wall_error_s = by_s,
+            Machine::StepClock { gateway, by_s } => {
+                let host = self.gateways.at(gateway).host;
+                self.gateways.of_mut(host).wall_error_s = by_s;
+            }
         }
         self.advance(0)
     }
 
     fn attack(&mut self, attack: &Attack) {
-        let gateway = self.gateway_addresses(GATEWAY).first().copied();
-        let Some(gateway) = gateway else { return };
         let sent = match *attack {
             Attack::Intercept { client, way, how, datagrams } => {
                 let host = HostId::Client(self.client(client));
@@ -247,18 +251,39 @@ impl World {
             Attack::Replay { count, own_address, altered, chance } => {
                 self.attacker.replay(self.now_ns, count, own_address, altered, chance)
             }
-            Attack::Garbage { client, count, chance } => {
-                let client = client.and_then(|client| self.outside(self.client(client)));
-                self.attacker.garbage(client.unwrap_or(gateway), count, chance)
+            Attack::Garbage { to, count, chance } => {
+                let (gateway, client) = match to {
+                    Whom::Gateway(number) => (self.gateways.at(number).host, None),
+                    Whom::Client(number) => {
+                        let client = self.client(number);
+                        (self.gateways.serving(client).host, self.outside(client))
+                    }
+                };
+                let to = client.or_else(|| self.gateway_addresses(gateway).first().copied());
+                to.map_or_else(Vec::new, |to| self.attacker.garbage(to, count, chance))
             }
             Attack::Reflect { client } => match self.outside(self.client(client)) {
                 Some(client) => self.attacker.reflect(self.now_ns, client),
                 None => Vec::new(),
             },
             Attack::Cut { .. } => Vec::new(), // nothing is sent
-            Attack::Flood { messages, chance } => {
-                let Gateway { number, key, .. } = *self.gateways.of(GATEWAY);
-                Attacker::flood((number, key), gateway, messages, chance)
+            Attack::Flood { gateway, messages, chance } => {
+                let Gateway { host, number, key, .. } = *self.gateways.at(gateway);
+                let to = self.gateway_addresses(host).first().copied();
+                to.map_or_else(Vec::new, |to| Attacker::flood((number, key), to, messages, chance))
+            }
+            Attack::Cross { client, count, chance } => {
+                let client = self.client(client);
+                if let Some(other) = self.gateways.not_serving(client) {
+                    self.enrol_stranger(other, client);
+                }
+                let seen = |client: usize| {
+                    let Gateway { host, number, .. } = *self.gateways.serving(client);
+                    let at = *self.gateway_addresses(host).first()?;
+                    Some(Session { gateway: number, at, client: self.outside(client) })
+                };
+                let sessions: Vec<_> = (0..self.clients.len()).filter_map(seen).collect();
+                self.attacker.cross(&sessions, count, chance)
             }
         };
         for datagram in sent {
@@ -537,14 +562,17 @@ impl World {
         self.command(host, Command::Connect(peer))
     }
 
-    /// Somebody whom nobody knows asks to be enrolled with the first invite of a client; if the
-    /// client has not used it yet, with one that does not exist.
-    fn enrol_stranger(&mut self, client: usize) {
-        let gateway = self.gateways.serving(client);
-        let Some(&at) = self.gateway_addresses(gateway.host).first() else { return };
+    /// Somebody whom nobody knows asks a gateway to be enrolled with the first invite of a client;
+    /// if it is that client's gateway and the client has not used it yet, with one that does not
+    /// exist.
+    fn enrol_stranger(&mut self, gateway: HostId, client: usize) {
+        let Some(&at) = self.gateway_addresses(gateway).first() else { return };
         let first = self.token(client, 0);
         let made_up = Token::new(b"never was invited").unwrap_or_else(|| first.clone());
-        let token = if gateway.store.is_used(&first) { first } else { made_up };
+        let own = self.gateways.serving(client);
+        let is_spent = own.host != gateway || own.store.is_used(&first);
+        let token = if is_spent { first } else { made_up };
+        let gateway = self.gateways.of(gateway);
         for datagram in self.attacker.stranger(gateway.key, at, token) {
             self.inject(datagram);
         }

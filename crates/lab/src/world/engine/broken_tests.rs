@@ -30,6 +30,7 @@ fn crimes(law: Law) -> &'static [Crime] {
         Law::Delivery => &[
             ("a packet of nobody's", out_of_nothing),
             ("a packet that is not allowed", a_packet_too_many),
+            ("a packet for another gateway", a_packet_for_another_gateway),
         ],
         Law::Nonces => &[
             ("a number that was used", a_number_that_was_used),
@@ -54,6 +55,7 @@ fn crimes(law: Law) -> &'static [Crime] {
         Law::Unauthenticated => &[
             ("a datagram that nobody sent", a_datagram_of_nobody),
             ("a handshake that nobody sent", a_handshake_of_nobody),
+            ("a datagram of another gateway's", a_datagram_of_another_gateway),
         ],
         Law::Bounds => {
             &[("too many sockets", too_many_sockets), ("too many handshakes", too_many_handshakes)]
@@ -271,6 +273,35 @@ fn a_datagram_of_nobody() -> Result<(), Breach> {
     for Outgoing { payload, .. } in secretly(&mut world) {
         world.inject(Datagram { source, destination, payload });
     }
+    world.advance(SECOND)
+}
+
+/// Two gateways, and a client for each.
+fn two_gateways() -> World {
+    let crowd = Crowd { gateways: 2, ..Crowd::usual(2, Holding::USUAL) };
+    let mut world = World::gathering(crowd, 1, Watch::default()).unwrap();
+    world.advance(3 * SECOND).unwrap();
+    world
+}
+
+/// A node takes a datagram that was sent, as far as the law knows, by a client that is not its.
+fn a_datagram_of_another_gateway() -> Result<(), Breach> {
+    let mut world = two_gateways();
+    let (source, destination) = (outside(&world), gateway_at(&world));
+    world.trust(1, &[destination]);
+    for Outgoing { payload, .. } in secretly(&mut world) {
+        let datagram = Datagram { source, destination, payload };
+        world.leaves(HostId::Client(1), None, &datagram)?;
+        world.inject(datagram);
+    }
+    world.advance(SECOND)
+}
+
+fn a_packet_for_another_gateway() -> Result<(), Breach> {
+    let mut world = two_gateways();
+    let gateway = HostId::Gateway(1);
+    let packet = world.delivery.send(world.now_ns, gateway, 0, Way::Up, Body::Data(100)).bytes();
+    world.act(CLIENT_HOST, |engine| read(engine, packet))?;
     world.advance(SECOND)
 }
 

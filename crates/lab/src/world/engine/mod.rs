@@ -38,7 +38,7 @@ use crate::world::client::Client;
 use crate::world::connections::Connections;
 use crate::world::crowd::Crowd;
 use crate::world::exchange::Exchange;
-use crate::world::gateway::Gateways;
+use crate::world::gateway::{GATEWAYS_MAX, Gateways};
 use crate::world::hash::{TraceHash, hash};
 use crate::world::host::{Holding, Host, Power, Turn};
 use crate::world::host_id::{CLIENT, HostId, PerHost};
@@ -120,15 +120,18 @@ pub(in crate::world) struct World {
 }
 
 impl World {
-    /// A world in which everybody was just switched on; one to three clients, that know of no
-    /// streams, and perhaps little memory for open connections.
+    /// A world in which everybody was just switched on; so many gateways with a client or more
+    /// each, one to three in all if there is one gateway, that know of no streams, and perhaps
+    /// little memory for open connections.
     pub(in crate::world) fn new(start: Start, watch: Watch) -> Result<Self, Breach> {
-        let Start { seed, saves } = start;
+        let Start { seed, saves, gateways } = start;
+        let gateways = usize::from(gateways.clamp(1, GATEWAYS_MAX as u8));
         let saves = saves == Saves::All;
         let clients = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
         let memory = HOLD_MEMORIES[Rng::new(seed).fork(0x686f).below(4) as usize];
         let holding = Holding { memory, elides: saves, compresses: saves, ..Holding::USUAL };
-        Self::gathering(Crowd::usual(clients, holding), seed, watch)
+        let crowd = Crowd { gateways, ..Crowd::usual(clients.max(gateways), holding) };
+        Self::gathering(crowd, seed, watch)
     }
 
     /// The same with so many clients and much memory.
@@ -200,7 +203,7 @@ impl World {
             for access in 0..usize::from(ACCESSES) {
                 world.place.set_quality(world.now_ns, client, access, Quality::CLEAN);
             }
-            world.plug(client, 0, Some(client))?;
+            world.plug(client, 0, Some(client % usize::from(ACCESSES)))?;
             world.power_on(HostId::Client(client), true)?;
             world.advance(apart_ns)?;
         }
