@@ -233,7 +233,7 @@ fn go_through(start: Start, ops: &[Op], watch: Watch) -> Result<Report, Failure>
 
 /// Bytes that both ends of each session have saved.
 fn saved(world: &World) -> Saved {
-    let sessions = (0..world.hosts.len()).flat_map(|host| world.statuses(host));
+    let sessions = world.hosts.ids().flat_map(|host| world.statuses(host));
     let mut all = Saved::default();
     sessions.for_each(|(_, status)| all.add(status.saved));
     all
