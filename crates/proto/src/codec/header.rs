@@ -354,7 +354,8 @@ impl Template {
     }
 
     /// Whether the checksums are those that [`Self::restore`] writes. Of the two ways to write
-    /// zero it writes 0xffff, so a field that is 0 does not fit.
+    /// zero it writes 0xffff, so a field that is 0 does not fit. A checksum that was just made from
+    /// the payload ([`Home`](crate::wire::inner::Home)) is right.
     fn are_checksums_right(&self, packet: Pieces<'_>) -> bool {
         let (head, at) = (packet.head, self.shape.transport());
         if !self.shape.is_v6
@@ -367,7 +368,8 @@ impl Template {
             Upper::Udp { has_checksum: true, .. } => at + 6,
             Upper::Udp { has_checksum: false, .. } => return true,
         };
-        head[field..field + 2] != [0, 0] && self.sum(head, packet.tail).folded() == 0
+        let is_right = || packet.home.is_some() || self.sum(head, packet.tail).folded() == 0;
+        head[field..field + 2] != [0, 0] && is_right()
     }
 
     /// The sum of pseudo header and transport of a packet in two pieces.
