@@ -35,7 +35,8 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// One gateway, and so many clients who come at once, know of no streams and have no links but the usual ones.
+    /// One gateway, and so many clients who come at once, know of no streams and have no links but
+    /// the usual ones.
     pub(super) fn usual(clients: usize, holding: Holding) -> Self {
         let (streams, mode, scheduler) = (Known::None, Mode::Backup, Scheduler::Earliest);
         let spread = Spread::default();

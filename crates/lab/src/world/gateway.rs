@@ -11,9 +11,6 @@ use super::place::gateway_addresses;
 use super::store::GatewayStore;
 use crate::emu::{self, LinkId};
 
-/// The most gateways of a world: each has a block of addresses of its own.
-pub(super) const GATEWAYS_MAX: usize = 8;
-
 /// What its operator, its host and its name server know.
 #[derive(Debug)]
 pub(super) struct Gateway {

@@ -75,7 +75,7 @@ use watch::Watch;
 pub const BACK_WITHIN: u64 = engine::rest::BACK_WITHIN_NS / crate::emu::SECOND;
 
 /// The most gateways of a world.
-pub const GATEWAYS_MAX: u8 = gateway::GATEWAYS_MAX as u8;
+pub const GATEWAYS_MAX: u8 = place::GATEWAYS_MAX as u8;
 
 /// The operations of one run when nothing else is said.
 pub const STEPS: usize = 120;

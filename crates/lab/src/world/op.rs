@@ -304,8 +304,8 @@ const KINDS: u64 = 27;
 /// Of these, those that [`decode`] makes of the first 64 kind bytes; all have one each behind them.
 const KINDS_OLD: u64 = 22;
 
-/// Makes a list of `steps` operations for a world of one gateway, and of some seeds a few connections more among them and what
-/// concerns several links; the last is always [`Op::Settle`].
+/// Makes a list of `steps` operations for a world of one gateway, and of some seeds a few
+/// connections more among them and what concerns several links; the last is always [`Op::Settle`].
 pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     let mut rng = Rng::new(seed).fork(0x6f70);
     let allowed: Vec<u64> = (0..KINDS).filter(|_| rng.chance(0.45)).collect();

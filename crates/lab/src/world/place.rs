@@ -17,7 +17,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::gateway::GATEWAYS_MAX;
 use super::host_id::{CLIENT, CLIENT_HOST, HostId, PerHost};
 use super::op::{ACCESSES, Quality, Way};
 use super::parcel::Parcel;
@@ -49,6 +48,8 @@ const OUTSIDE: u32 = 61 << 24;
 const NETWORKS_MAX: usize = CLIENTS_MAX * ACCESSES as usize + Terrain::BESIDE_MAX;
 const _: () = assert!(NETWORKS_MAX * ADDRESSES as usize <= 1 << 24);
 const _: () = assert!(NETWORKS_MAX + GATEWAYS_MAX <= u16::MAX as usize);
+/// The most gateways of a world: each has a block of addresses of its own.
+pub(super) const GATEWAYS_MAX: usize = 8;
 /// Queue of an access network in milliseconds at its rate.
 const QUEUE_MS: u64 = 200;
 
