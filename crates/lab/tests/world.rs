@@ -1,7 +1,7 @@
 //! The simulated world at fixed seeds: every law holds, a seed means the same every time, and the
 //! seeds reach what they are for.
 //!
-//! `rove-lab world --seconds 3600` goes on with further seeds, and with `--save` lets all nodes save
+//! `rove-lab world --seconds 3600` goes on with further seeds, and with `--save` all nodes save
 //! bytes in every way. A failure prints the operations that lead to it.
 
 use std::collections::BTreeMap;

@@ -14,9 +14,9 @@ use rove_proto::crypto::{
 };
 use rove_proto::id::{PeerKey, SessionIndex};
 
+use super::addresses::{GATEWAYS_MAX, bystander, gateway_of};
 use super::host_id::HostId;
 use super::op::{Intercept, Way};
-use super::place::{GATEWAYS_MAX, bystander, gateway_of};
 use crate::emu::{Datagram, MS, Rng, SECOND};
 
 /// Datagrams that it remembers.

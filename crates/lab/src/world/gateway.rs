@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use rove_proto::crypto::Token;
 use rove_proto::id::PeerKey;
 
+use super::addresses::gateway_addresses;
 use super::host_id::HostId;
-use super::place::gateway_addresses;
 use super::store::GatewayStore;
 use crate::emu::{self, LinkId};
 

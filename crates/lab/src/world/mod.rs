@@ -13,6 +13,7 @@
 //! status. Its limits: time passes only between calls, so nothing is learned about
 //! speed of code; and a client belongs to one gateway for good.
 
+mod addresses;
 mod agenda;
 mod attacker;
 mod busy;
@@ -75,7 +76,7 @@ use watch::Watch;
 pub const BACK_WITHIN: u64 = engine::rest::BACK_WITHIN_NS / crate::emu::SECOND;
 
 /// The most gateways of a world.
-pub const GATEWAYS_MAX: u8 = place::GATEWAYS_MAX as u8;
+pub const GATEWAYS_MAX: u8 = addresses::GATEWAYS_MAX as u8;
 
 /// The operations of one run when nothing else is said.
 pub const STEPS: usize = 120;

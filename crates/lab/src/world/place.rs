@@ -17,6 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
+use super::addresses::{GATEWAYS_MAX, gateway_blocks, host_v6, v4, v6};
 use super::host_id::{CLIENT, CLIENT_HOST, HostId, PerHost};
 use super::op::{ACCESSES, Quality, Way};
 use super::parcel::Parcel;
@@ -48,8 +49,6 @@ const OUTSIDE: u32 = 61 << 24;
 const NETWORKS_MAX: usize = CLIENTS_MAX * ACCESSES as usize + Terrain::BESIDE_MAX;
 const _: () = assert!(NETWORKS_MAX * ADDRESSES as usize <= 1 << 24);
 const _: () = assert!(NETWORKS_MAX + GATEWAYS_MAX <= u16::MAX as usize);
-/// The most gateways of a world: each has a block of addresses of its own.
-pub(super) const GATEWAYS_MAX: usize = 8;
 /// Queue of an access network in milliseconds at its rate.
 const QUEUE_MS: u64 = 200;
 
@@ -296,39 +295,6 @@ impl Place {
     }
 }
 
-/// The addresses of this number in a gateway's blocks, from 1 to 250.
-pub(super) fn gateway_addresses(gateway: usize, number: u16) -> Vec<IpAddr> {
-    let [a, b, c, _] = gateway_block(gateway);
-    vec![Ipv4Addr::new(a, b, c, number as u8).into(), host_v6(gateway_site(gateway), number)]
-}
-
-/// Where a gateway's addresses are from: TEST-NET-1 for the first, and a part of the network for
-/// benchmarks (RFC 2544) for each other one.
-const fn gateway_block(gateway: usize) -> [u8; 4] {
-    if gateway == 0 { [192, 0, 2, 0] } else { [198, 19, gateway as u8, 0] }
-}
-
-/// The same of IPv6: above all access networks.
-const fn gateway_site(gateway: usize) -> u16 {
-    u16::MAX - gateway as u16
-}
-
-/// The gateway that has an address now or had it once.
-pub(super) fn gateway_of(address: IpAddr) -> Option<usize> {
-    (0..GATEWAYS_MAX)
-        .find(|&gateway| gateway_blocks(gateway).iter().any(|at| at.contains(&address)))
-}
-
-fn gateway_blocks(gateway: usize) -> [IpNet; 2] {
-    [v4(gateway_block(gateway), 24), v6(gateway_site(gateway), 0, 48)]
-}
-
-/// An address of whoever the attacker pretends to be.
-pub(super) fn bystander(number: u32) -> IpAddr {
-    let [_, b, c, d] = number.to_be_bytes();
-    Ipv4Addr::new(66, b, c, d).into()
-}
-
 fn pipe(q: Quality) -> PipeConfig {
     let share = |thousandth: u16| f64::from(thousandth) / 1_000.0;
     let errors = f64::from(q.bit_errors) / 1_000_000.0;
@@ -354,16 +320,4 @@ fn numbered(block: u32, label: u16, number: u16) -> Ipv4Addr {
 /// All of them.
 fn site(block: u32, label: u16) -> IpNet {
     IpNet::new(numbered(block, label, 0).into(), PREFIX).unwrap_or_default()
-}
-
-fn host_v6(site: u16, host: u16) -> IpAddr {
-    Ipv6Addr::new(0x2001, 0xdb8, site, 0, 0, 0, 0, host).into()
-}
-
-fn v4(octets: [u8; 4], bits: u8) -> IpNet {
-    IpNet::new(octets.into(), bits).unwrap_or_default()
-}
-
-fn v6(site: u16, host: u16, bits: u8) -> IpNet {
-    IpNet::new(host_v6(site, host), bits).unwrap_or_default()
 }

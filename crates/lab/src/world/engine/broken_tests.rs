@@ -14,11 +14,11 @@ use super::*;
 use crate::emu::{Carrier, Datagram, SECOND};
 use crate::ground::Pace;
 use crate::tcp::CongestionControl;
+use crate::world::addresses::bystander;
 use crate::world::connections::{Carrier as Talker, Party, Program, Saying};
 use crate::world::host::Outgoing;
 use crate::world::host_id::{CLIENT_HOST, GATEWAY};
 use crate::world::op::{Op, Overreach};
-use crate::world::place::bystander;
 use crate::world::talk::Talk;
 
 /// A way to break a law, told in a few words.

@@ -32,6 +32,7 @@ use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, PeerStatus};
 
 use crate::emu::{self, Rng};
+use crate::world::addresses::GATEWAYS_MAX;
 use crate::world::agenda::{Agenda, Task};
 use crate::world::attacker::Attacker;
 use crate::world::client::Client;
@@ -51,7 +52,7 @@ use crate::world::marks::{MarkSet, Marks};
 use crate::world::offload::Offload;
 use crate::world::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use crate::world::owed::Owed;
-use crate::world::place::{GATEWAYS_MAX, Place};
+use crate::world::place::Place;
 use crate::world::standby::Standby;
 use crate::world::streams::Streams;
 use crate::world::traffic::{Arrival, Passed};

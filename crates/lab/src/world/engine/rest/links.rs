@@ -13,8 +13,8 @@ use rove_proto::node::PathStatus;
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
-use super::Rest;
 use super::order::{CUT_NS, PROVEN_NS, TRUSTED_NS};
+use super::{Rest, ends};
 use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
 use crate::world::host_id::HostId;
@@ -109,7 +109,7 @@ impl Rest<'_> {
 
     /// By how many of the client's links data goes, as each end has it.
     fn carrying(&self, client: usize) -> [usize; 2] {
-        self.ends(client).map(|(host, peer)| {
+        ends(self.world, client).map(|(host, peer)| {
             let status = self.world.hosts[host].node().status(peer);
             let now = self.world.hosts[host].clock(self.world.now_ns);
             let is_fresh = |path: &PathStatus| {

@@ -251,15 +251,9 @@ impl Rest<'_> {
         !self.is_on_stream(client) || known.iter().any(|remote| at.contains(remote))
     }
 
-    /// Both ends of a client's session: each host, and the key of its peer.
-    fn ends(&self, client: usize) -> [(HostId, PeerKey); 2] {
-        let gateway = self.world.gateways.serving(client);
-        [(HostId::Client(client), gateway.key), (gateway.host, self.world.clients[client].key)]
-    }
-
     /// Whether either end of a client's session sends data by a stream.
     fn is_on_stream(&self, client: usize) -> bool {
-        self.ends(client).into_iter().any(|(host, peer)| {
+        ends(self.world, client).into_iter().any(|(host, peer)| {
             let status = self.world.hosts[host].node().status(peer);
             let used = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
             used.is_some_and(|path| path.route.socket.transport() == Transport::Stream)
@@ -467,3 +461,9 @@ const _: () = assert!(TRY_NS < BACK_WITHIN_NS);
 #[cfg(test)]
 #[path = "settle_tests.rs"]
 mod settle_tests;
+
+/// Both ends of a client's session: each host, and the key of its peer.
+fn ends(world: &World, client: usize) -> [(HostId, PeerKey); 2] {
+    let gateway = world.gateways.serving(client);
+    [(HostId::Client(client), gateway.key), (gateway.host, world.clients[client].key)]
+}

@@ -9,7 +9,7 @@
 //! What tells a shell that a link is about to go is the shell's affair: here it puts the link last,
 //! as the daemon does (docs/decisions/0019).
 
-use super::Rest;
+use super::{Rest, ends};
 use crate::emu::{Carrier, MS, SECOND};
 use crate::world::agenda::Task;
 use crate::world::host_id::HostId;
@@ -161,7 +161,7 @@ impl Rest<'_> {
             let status = self.world.hosts[host].node().status(peer)?;
             status.paths.into_iter().find(|path| path.in_use)
         };
-        let [up, down] = self.ends(client).map(used);
+        let [up, down] = ends(self.world, client).map(used);
         let (up, down) = (up.and_then(|path| path.link), down.map(|path| path.remote().ip()));
         let down = down.map(|at| access.is_some_and(|a| self.world.place.is_of(client, a, at)));
         if up.is_some_and(|link| link.0 as usize == card + 1) && down == Some(true) {
