@@ -22,8 +22,8 @@ impl Features {
     /// Understands compressed packets.
     pub const COMPRESSED: Self = Self(4);
     /// Those about the content of datagrams that every client and gateway announces. Compact
-    /// packets are announced only where they are asked for: with them, some QUIC connections lose
-    /// much of their rate, for a reason that is not found (decision 0081).
+    /// packets are announced only where they are asked for
+    /// (docs/decisions/0081-headers-that-stay-the-same-travel-once.md).
     pub const CONTENT: Self = Self::COMPRESSED;
 
     /// The set with these bits.
