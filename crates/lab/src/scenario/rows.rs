@@ -209,10 +209,7 @@ pub const ROWS: &[Row] = &[
         "-17.58 % bytes, 66.55 % fewer compressions (Table 5.1)",
         &[
             run_virtual("compress", &["bytes_against_none", "operations_share"]),
-            Test(
-                "crates/rove/tests/netns_saving.rs",
-                "bytes_are_saved_where_the_user_said_so",
-            ),
+            Test("crates/rove/tests/netns_saving.rs", "bytes_are_saved_where_the_user_said_so"),
         ],
     ),
     printed(

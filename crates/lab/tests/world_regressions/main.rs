@@ -593,3 +593,23 @@ fn mappings_that_a_nat_forgot_leave_indices_for_an_address_that_is_claimed() {
     ];
     holds(33_094, &ops);
 }
+
+#[test]
+fn two_answers_to_keepalives_of_the_same_bytes_by_chance_are_two_answers() {
+    let lossy = Quality {
+        delay_ms: 75,
+        jitter_ms: 5,
+        loss: 61,
+        duplicate: 111,
+        bit_errors: 11,
+        rate_kbps: 300,
+        ..Quality::CLEAN
+    };
+    let ops = [
+        quality(0, 0, lossy),
+        wait(187),
+        Op::Network(Network::Carrier { client: 0, access: 2, carrier: Carrier::Down }),
+        wait(136_933_990),
+    ];
+    holds(1_028, &ops);
+}
