@@ -59,7 +59,7 @@ impl fmt::Display for DictionaryName {
     }
 }
 
-/// A dictionary, and what is said to be the operator's signature: [`Self::is_signed_by`] tells.
+/// A dictionary with a signature, which [`Self::is_signed_by`] checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedDictionary {
     number: u8,
