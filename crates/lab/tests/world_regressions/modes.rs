@@ -2,8 +2,8 @@
 
 use rove_lab::emu::{Carrier, Filter};
 use rove_lab::world::{
-    Attack, Intercept, Machine, Manager, Mode, Network, Op, Overreach, Quality, Scheduler, Spread,
-    Way, replay,
+    Attack, Intercept, Machine, Manager, Mode, Network, Op, Overreach, Quality, Saves, Scheduler,
+    Spread, Start, Way, replay, shrink,
 };
 
 use super::{filter_all, holds, move_gateway, plug, quality, send_up, settle, wait};
@@ -328,4 +328,22 @@ fn what_left_by_four_paths_of_one_link_that_is_cut_leaves_by_another() {
     let three = Spread { manager: Manager::FullMesh, subflows: 3 };
     let spread = Op::SetSpread { client: 1, spread: three };
     holds(30_318, &[spread, full(1), settle(true)]);
+}
+
+/// A path is new and its MTU is searched for: beside compressed packets, the lost probes were most
+/// of the bytes that left, and the path was taken for one with a low ceiling.
+#[test]
+fn lost_probes_of_the_mtu_slow_no_path() {
+    let ops = [
+        Op::SetMode { client: 2, mode: Mode::Full },
+        wait(101),
+        Op::Network(Network::Mtu { client: 0, access: 2, mtu: 1300 }),
+        Op::Machine(Machine::Sleep { client: 2, seconds: 26_640 }),
+        plug(0, 0, 2),
+        settle(false),
+    ];
+    let start = Start { saves: Saves::All, ..Start::from(1006) };
+    if let Err(failure) = replay(start, &ops) {
+        panic!("{}", shrink(failure));
+    }
 }

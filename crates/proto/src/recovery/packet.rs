@@ -26,6 +26,8 @@ pub enum Load {
     Quiet,
     /// Feedback, and nothing else.
     Report,
+    /// A probe of the path's MTU: its loss says nothing of congestion (RFC 9000, section 14.4).
+    Probe,
     /// Frames that elicit feedback.
     Eliciting,
     /// A piece of a packet without a number, or a packet that is of no use late: no copy is kept.
@@ -50,7 +52,7 @@ impl Load {
 
     /// Whether the peer owes feedback for it.
     pub(super) const fn elicits(self) -> bool {
-        !matches!(self, Self::Quiet | Self::Report)
+        !matches!(self, Self::Quiet | Self::Report | Self::Probe)
     }
 
     /// The flow of a packet that is kept, and how many bytes at its end the flow keeps.
@@ -59,7 +61,7 @@ impl Load {
             Self::Packet(PacketRecord { instance: Instance::Duplicate, .. }) => None,
             Self::Packet(PacketRecord { flow, kept, .. }) => Some((flow, kept)),
             Self::Repair { flow, .. } => Some((flow, 0)),
-            Self::Quiet | Self::Report | Self::Eliciting | Self::Unkept => None,
+            Self::Quiet | Self::Report | Self::Probe | Self::Eliciting | Self::Unkept => None,
         }
     }
 

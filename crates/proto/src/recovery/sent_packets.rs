@@ -49,6 +49,8 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 enum State {
     /// Nothing that the peer owes feedback for.
     Quiet,
+    /// A probe of the path's MTU, which may well be too large.
+    Probe,
     /// Frames that elicit feedback.
     Eliciting,
     /// An inner packet or a piece of one, whether a copy of it is kept or not.
@@ -428,7 +430,7 @@ impl SentPackets {
         while let Some(&first) = self.entries.front()
             && self.is_settled(now, &first, cause)
         {
-            let is_lost = first.is_open();
+            let is_lost = first.is_open() && first.state != State::Probe;
             let is_dead = matches!(cause, Cause::DeadPath);
             if is_lost {
                 bytes += u64::from(first.len);
@@ -438,7 +440,7 @@ impl SentPackets {
                     self.copy_first(now, cause, lost);
                 }
             }
-            if !is_dead {
+            if !is_dead && first.state != State::Probe {
                 self.runs.settle(first.run, is_lost);
             }
             self.pop(blocks);
@@ -550,7 +552,7 @@ impl Sent {
     fn weight(&self) -> u64 {
         match self.state {
             State::Eliciting | State::Data | State::Doubled => self.len.into(),
-            State::Quiet | State::Arrived => 0,
+            State::Quiet | State::Probe | State::Arrived => 0,
         }
     }
 
@@ -563,6 +565,7 @@ impl State {
     const fn of(load: Load) -> Self {
         match load {
             Load::Quiet | Load::Report => Self::Quiet,
+            Load::Probe => Self::Probe,
             Load::Eliciting => Self::Eliciting,
             Load::Packet(PacketRecord { instance: Instance::Original, .. }) => Self::Doubled,
             Load::Packet(_) | Load::Unkept | Load::Repair { .. } => Self::Data,

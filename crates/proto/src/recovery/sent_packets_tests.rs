@@ -183,6 +183,19 @@ fn what_three_have_overtaken_is_lost_and_nothing_else() {
     assert_eq!(scene.taken(50), [9]);
 }
 
+/// Probes of the MTU are lost until one fits, which says nothing of congestion.
+#[test]
+fn a_lost_probe_of_the_mtu_counts_as_no_loss() {
+    let lost = |load| {
+        let mut scene = Scene::default();
+        scene.leave_one(ms(0), (0, 1_452), load, &[]);
+        scene.leave(1..5);
+        assert_eq!(scene.sent.in_flight(), if load == Load::Probe { 4_000 } else { 5_452 });
+        scene.tell(41, &[1..=4]).unwrap().lost
+    };
+    assert_eq!((lost(Load::Probe), lost(Load::Unkept)), (0, 1_452));
+}
+
 #[test]
 fn what_time_shows_to_be_lost_is_told_with_the_next_feedback() {
     let mut scene = Scene::default();

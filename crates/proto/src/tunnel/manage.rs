@@ -162,8 +162,9 @@ impl Tunnel {
         // What the budget forbids counts as asked: the next try is due as if it had left.
         path.probes.sent(cx.now, token, size, path.route.remote);
         // A probe of the MTU may well be lost: its silence tells nothing of the path.
-        let owes_answer = path.mtu.surely_carries(size);
-        let sent = self.send_on(cx, id, Load::of(owes_answer), |draft| {
+        let is_carried = path.mtu.surely_carries(size);
+        let load = if is_carried { Load::Eliciting } else { Load::Probe };
+        let sent = self.send_on(cx, id, load, |draft| {
             Frame::Challenge(challenge).emit(draft.frames());
             for &word in &last_words {
                 Frame::LastFeedback(word).emit(draft.frames());
