@@ -34,6 +34,7 @@ the steps of the test command, in its order:
   sim            the simulated world at fixed seeds
   netns          the real programs in network namespaces
   fuzz-replay    every committed corpus, on the stable toolchain
+  models         the formal model, where ProVerif is installed (models/README.md)
 
   ci             all of the above in that order, then what was skipped and why
 

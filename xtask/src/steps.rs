@@ -4,6 +4,8 @@
 //! the features of every dependency resolve alike, each thing is built once, and no test runs in
 //! two steps.
 
+use std::process::Command;
+
 use crate::integration::{NETNS, cargo_test, integration_tests};
 use crate::run::{cargo, root, run, run_tests};
 use crate::tally::Tally;
@@ -35,6 +37,8 @@ pub(crate) enum Step {
     Netns,
     /// The committed corpora.
     FuzzReplay,
+    /// The formal model of the protocol.
+    Models,
 }
 
 impl Step {
@@ -49,6 +53,7 @@ impl Step {
         Self::Sim,
         Self::Netns,
         Self::FuzzReplay,
+        Self::Models,
     ];
 
     /// The subcommand.
@@ -63,6 +68,7 @@ impl Step {
             Self::Sim => "sim",
             Self::Netns => "netns",
             Self::FuzzReplay => "fuzz-replay",
+            Self::Models => "models",
         }
     }
 
@@ -78,6 +84,7 @@ impl Step {
             Self::Sim => "the simulated world at fixed seeds",
             Self::Netns => "the real programs in network namespaces",
             Self::FuzzReplay => "the corpora replayed",
+            Self::Models => "the formal model, where ProVerif is installed",
         }
     }
 
@@ -88,7 +95,7 @@ impl Step {
 
     /// Whether it ends with a count of tests.
     pub(crate) const fn runs_tests(self) -> bool {
-        matches!(self, Self::Test | Self::Sim | Self::Netns | Self::FuzzReplay)
+        matches!(self, Self::Test | Self::Sim | Self::Netns | Self::FuzzReplay | Self::Models)
     }
 
     /// Runs it. `is_final`: whether what is a hint at a desk is a failure.
@@ -106,6 +113,7 @@ impl Step {
             Self::Sim => targets(&|name| name == WORLD),
             Self::Netns => netns::run(),
             Self::FuzzReplay => targets(&|name| name == REPLAY),
+            Self::Models => models(),
         }
     }
 }
@@ -150,6 +158,14 @@ fn targets(wanted: &dyn Fn(&str) -> bool) -> Result<Tally, String> {
         return Err("no test ran: a step that tests nothing proves nothing".to_owned());
     }
     Ok(tally)
+}
+
+/// Each verdict counts as a test. Without ProVerif the script skips. No package has it, so the skip
+/// is no failure even if `ROVE_TEST_REQUIRE=all`.
+fn models() -> Result<Tally, String> {
+    let mut command = Command::new("sh");
+    command.arg("models/run").current_dir(root());
+    run_tests(command)
 }
 
 /// A step without a test is a skip like any other: visible, and a failure where all is required.
