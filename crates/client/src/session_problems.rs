@@ -53,15 +53,21 @@ fn silent_links<'a>(
     links
         .filter_map(|link| {
             let own = paths.iter().filter(|path| path.link == Some(LinkId(link.index)));
-            let heard = own.map(|path| match path.health {
-                Health::Silent { since } => Some(path.heard_at.unwrap_or(since)),
-                Health::Good | Health::Gone => None,
-            });
-            let heard = heard.collect::<Option<Vec<Instant>>>()?.into_iter().max()?;
-            let silence = now.saturating_since(heard);
+            let noticed = own.map(silent_since);
+            let noticed = noticed.collect::<Option<Vec<Instant>>>()?.into_iter().max()?;
+            let silence = now.saturating_since(noticed);
             (silence >= SILENT_TOLD).then(|| silent_link(&link.name, silence))
         })
         .collect()
+}
+
+/// When an answer was first missed on a silent path. The last packet came before, on an idle path
+/// perhaps by hours.
+fn silent_since(path: &PathStatus) -> Option<Instant> {
+    match path.health {
+        Health::Silent { since } => Some(path.unanswered_since.map_or(since, |at| at.min(since))),
+        Health::Good | Health::Gone => None,
+    }
 }
 
 fn silent_link(link: &str, silence: Duration) -> Problem {
@@ -83,8 +89,7 @@ fn not_carrying(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> O
     if is_carrying(peer, now) || peer.state == PeerState::Resting {
         return None;
     }
-    let heard = peer.paths.iter().filter_map(|path| path.heard_at).max().or(peer.established);
-    let ago = heard.map_or(Duration::ZERO, |at| now.saturating_since(at));
+    let ago = stopped_at(peer).map_or(Duration::ZERO, |at| now.saturating_since(at));
     let what = match peer.state {
         PeerState::Down(_) => "the session is closed, so traffic of the tunnel is blocked",
         PeerState::Unestablished
@@ -96,6 +101,13 @@ fn not_carrying(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> O
     let (cause, cure) = why(peer, around);
     let since = time::ago(ago).0;
     Some(Problem { part: Some(SESSION.to_owned()), what: what.to_owned(), since, cause, cure })
+}
+
+/// When the tunnel was noticed to carry no more: the state of the session changed, or an answer is
+/// due on the path in use.
+fn stopped_at(peer: &PeerStatus) -> Option<Instant> {
+    let path = peer.paths.first();
+    peer.lost_at.or_else(|| path.and_then(|path| silent_since(path).or(path.unanswered_since)))
 }
 
 /// Cause and cure.
@@ -227,7 +239,7 @@ mod tests {
         let silent = Health::Silent { since: NOW };
         let on = |index, health, heard| PathStatus {
             link: Some(LinkId(index)),
-            ..path(health, Some(heard), None)
+            ..path(health, Some(7_200_000), Some(heard))
         };
         let link = |index, name: &str| crate::ranking::tests::named(index, name);
         let links = [link(1, "eth0"), link(2, "wwan0"), link(3, "wlan0"), link(4, "eth1")];
@@ -243,7 +255,7 @@ mod tests {
         assert_eq!(problem.what, "the gateway does not answer by wwan0");
         assert!(problem.cure.contains("rove set link.wwan0.use never"), "{problem:?}");
         let told = wall_clock().0 - problem.since;
-        assert!((8..=10).contains(&told), "since the last word: {told}");
+        assert!((8..=10).contains(&told), "since an answer was missed: {told}");
         let shortly = [on(2, silent, 4_000)];
         assert_eq!(silent_links(&shortly, NOW, links.iter()), []);
     }
@@ -303,6 +315,21 @@ mod tests {
                 panic!("{state:?}")
             };
             assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_loss_dates_from_its_notice_and_not_from_the_last_packet() {
+        let hours = Some(7_200_000);
+        let lost_at = Some(NOW - Duration::from_secs(9));
+        let gone = peer(PeerState::Suspended, vec![path(Health::Gone, hours, None)]);
+        let gone = PeerStatus { lost_at, ..gone };
+        let unanswered = peer(PeerState::Up, vec![path(Health::Good, hours, Some(9_000))]);
+        for peer in [gone, unanswered] {
+            let found = problems(&peer, NOW, &around(), None, None);
+            let [problem] = &*found else { panic!("{found:?}") };
+            let told = wall_clock().0 - problem.since;
+            assert!((8..=10).contains(&told), "{told} s ago: {problem:?}");
         }
     }
 

@@ -208,18 +208,7 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
             (_, None) => "up, not proven yet".into(),
         },
         PeerState::Moving => format!("moving to another address, {ago}"),
-        PeerState::Suspended => {
-            let heard = heard.map(|heard| format!("last heard {} ago", seconds(heard)));
-            match (heard, around.search.no_link()) {
-                (Some(heard), Some(why)) => {
-                    format!("the gateway cannot be reached ({heard}): {why}")
-                }
-                (Some(heard), None) => {
-                    format!("no path carries, {heard}; {}", around.search.says())
-                }
-                (None, _) => format!("no path carries; {}", around.search.says()),
-            }
-        }
+        PeerState::Suspended => suspended(peer, now, heard, &around.search),
         PeerState::Down(code) => {
             let blocked = "traffic that belongs in the tunnel is blocked until `rove down`";
             match (refused, code) {
@@ -233,6 +222,25 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
                 }
             }
         }
+    }
+}
+
+/// That no path carries, when that was noticed, and when the gateway was `heard` last: in an idle
+/// tunnel that may be long before.
+fn suspended(
+    peer: &PeerStatus,
+    now: Instant,
+    heard: Option<Duration>,
+    search: &Search<'_>,
+) -> String {
+    let lost = peer.lost_at.map(|at| format!("lost {} ago", seconds(now.saturating_since(at))));
+    let was_heard = heard.is_some();
+    let heard = heard.map(|heard| format!("last heard {} ago", seconds(heard)));
+    let times = lost.into_iter().chain(heard).collect::<Vec<_>>().join(", ");
+    match search.no_link() {
+        Some(why) if was_heard => format!("the gateway cannot be reached ({times}): {why}"),
+        Some(_) | None if times.is_empty() => format!("no path carries; {}", search.says()),
+        Some(_) | None => format!("no path carries, {times}; {}", search.says()),
     }
 }
 

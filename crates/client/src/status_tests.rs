@@ -181,6 +181,13 @@ fn what_is_done_about_it_is_told() {
         "the gateway cannot be reached (last heard 3 s ago): no link can be used: wlan0 has no \
          carrier"
     );
+    let lost_at = Some(NOW - Duration::from_secs(2));
+    let idle = vec![path(Health::Gone, Some(7_200_000), None)];
+    let idle = PeerStatus { lost_at, ..peer(PeerState::Suspended, idle) };
+    assert_eq!(
+        told(&idle, None).1,
+        "no path carries, lost 2 s ago, last heard 7200 s ago; asking the gateway at 3 addresses"
+    );
     let announced = ["[2001:db8::1]:1", "192.0.2.7:4500"].map(|at| at.parse().unwrap());
     let search = Search { announced: &announced, ..Search::default() };
     let there = path(Health::Good, Some(0), None);

@@ -71,6 +71,7 @@ fn session() -> PeerStatus {
         peer: PEER,
         state: PeerState::Suspended,
         established: None,
+        lost_at: None,
         epoch_since: None,
         handshaking: false,
         policed: Vec::new(),

@@ -72,6 +72,7 @@ pub fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
         peer: PeerKey([1; 32]),
         state,
         established: None,
+        lost_at: None,
         epoch_since: None,
         handshaking: false,
         policed: Vec::new(),

@@ -66,6 +66,7 @@ pub(crate) use crate::paths::Side;
 pub use crate::paths::connector::STREAMS_MAX;
 pub use crate::paths::policing::{PolicedLink, Remedy};
 pub(crate) use feedback::Told;
+pub(crate) use status::lost_at;
 pub use status::{PathStatus, PeerStatus};
 
 /// The keys and paths that lead to one peer.
@@ -90,6 +91,8 @@ pub(crate) struct Tunnel {
     /// Gateway: an answer that the client asked for later.
     pub(crate) echo: PendingEcho,
     pub(crate) state: PeerState,
+    /// When the session stopped being up, until it is up again or rests.
+    lost_at: Option<Instant>,
     /// What is saved on packets that leave.
     saver: Saver,
 }
@@ -110,6 +113,7 @@ impl Tunnel {
             reach: Reach::default(),
             echo: PendingEcho::default(),
             state: PeerState::Unestablished,
+            lost_at: None,
             saver: Saver::new(at_gateway),
         }
     }
@@ -154,6 +158,12 @@ impl Tunnel {
 
     pub(crate) fn set_state(&mut self, cx: &mut Context<'_>, state: PeerState) {
         if self.state != state {
+            let carries = |it: PeerState| matches!(it, PeerState::Up | PeerState::Resting);
+            if carries(state) {
+                self.lost_at = None;
+            } else if carries(self.state) {
+                self.lost_at = Some(cx.now);
+            }
             self.state = state;
             cx.tell(Event::State { peer: self.identity.key, state });
         }

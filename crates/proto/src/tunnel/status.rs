@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::Tunnel;
 use crate::codec::dictionary::Agreed;
 use crate::congestion::status::ControllerStatus;
 use crate::context::PeerState;
@@ -32,6 +33,9 @@ pub struct PeerStatus {
     pub state: PeerState,
     /// Since when there are keys without interruption.
     pub established: Option<Instant>,
+    /// When the loss of the session was noticed. `None` while it is up or rests, and before it was
+    /// up. The last packet may have come long before.
+    pub lost_at: Option<Instant>,
     /// Since when the current keys are in use.
     pub epoch_since: Option<Instant>,
     /// Whether a handshake is under way.
@@ -65,6 +69,11 @@ pub struct PeerStatus {
     pub spared: u64,
     /// The dictionaries that both ends have, once the peer has said which it has.
     pub dictionaries: Option<Agreed>,
+}
+
+/// When `tunnel` stopped being up, for [`PeerStatus::lost_at`].
+pub(crate) const fn lost_at(tunnel: &Tunnel) -> Option<Instant> {
+    tunnel.lost_at
 }
 
 /// A snapshot of one path.

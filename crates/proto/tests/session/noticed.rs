@@ -327,6 +327,22 @@ fn a_session_that_timed_out_is_made_again() {
 }
 
 #[test]
+fn the_moment_of_a_loss_is_when_it_was_noticed() {
+    let mut pair = Pair::up();
+    pair.send(&packet(100, false));
+    let lost_at = |pair: &Pair| pair.client.status(pair.gateway_key).unwrap().lost_at;
+    pair.run(Duration::from_secs(1_800));
+    assert_eq!((pair.state(), lost_at(&pair)), (PeerState::Up, None), "idle is not lost");
+    let gone = pair.now;
+    pair.tell_client(links(&[]));
+    pair.run(Duration::from_secs(20));
+    assert_eq!((pair.state(), lost_at(&pair)), (PeerState::Suspended, Some(gone)));
+    pair.tell_client(links(&[[203, 0, 113, 99]]));
+    pair.run(Duration::from_secs(5));
+    assert_eq!((pair.state(), lost_at(&pair)), (PeerState::Up, None));
+}
+
+#[test]
 fn a_dead_path_is_noticed_after_a_sleep_with_feedback_in_flight() {
     let mut pair = Pair::up();
     pair.send(&packet(100, false));
