@@ -95,6 +95,10 @@ pub struct RunningClient {
     /// TCP connections that pass by the tunnel; `None` if the host's sockets cannot be listed.
     #[serde(default)]
     pub beside: Option<Beside>,
+    /// The address families that the gateway gives no address of, and what becomes of their packets,
+    /// a line each.
+    #[serde(default)]
+    pub not_carried: Vec<String>,
 }
 
 /// TCP connections whose packets do not use the tunnel, although it leads to their destination.

@@ -19,6 +19,7 @@ mod caps;
 mod config;
 mod daemon;
 mod discovery;
+mod families;
 mod leftovers;
 mod membership;
 mod message;

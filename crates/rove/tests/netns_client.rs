@@ -521,6 +521,33 @@ fn a_dead_first_address_costs_little() {
 }
 
 #[test]
+fn a_family_that_the_gateway_does_not_give_is_named() {
+    in_namespace("a_family_that_the_gateway_does_not_give_is_named", || {
+        let lab = Lab::new("a gateway with IPv6 alone");
+        lab.rove("gateway", "gateway init --endpoint 192.0.2.1:4500 --network fd77::/64").ok();
+        edit(&lab.home("gateway").join("gateway.toml"), "nat = true", "nat = false");
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 1_000);
+        let invite = lab.invite("laptop");
+        let says = "IPv4 does not use this tunnel, because the gateway gives no IPv4 address";
+        let (blocked, cure) = ("IPv4 packets are blocked", "`--exclude 0.0.0.0/0`");
+        let up = lab.rove("client", &format!("up {invite}"));
+        assert!([says, blocked, cure].iter().all(|part| up.err.contains(part)), "{up:?}");
+        up.ok();
+        assert!(!reaches("client", WEB), "as it says");
+        let check = lab.rove("client", "check").out;
+        let line = check.lines().find(|line| line.contains(says));
+        assert!(line.is_some_and(|line| line.starts_with("ok      families")), "{check}");
+        lab.rove("client", "down").ok();
+        let up = lab.rove("client", "up --exclude 0.0.0.0/0");
+        assert!(!up.err.contains("does not use this tunnel"), "{up:?}");
+        up.ok();
+        assert!(reaches("client", WEB), "as the cure says");
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
 fn a_client_that_hangs_is_named() {
     in_namespace("a_client_that_hangs_is_named", || {
         let lab = Lab::new("a client that hangs");

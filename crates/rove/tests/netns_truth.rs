@@ -145,7 +145,7 @@ fn no_key_goes_away() {
         assert_eq!(keys(&asked(&lab, "status")), expected(&STATUS), "while it is down");
         assert_eq!(lab.rove("client", "paths --json").ok(), "[]\n");
         lab.rove("client", &format!("up {invite}")).ok();
-        let added = ["beside", "drops", "inner_gateway", "mtu", "problems"];
+        let added = ["beside", "drops", "inner_gateway", "mtu", "not_carried", "problems"];
         let while_up = expected(&[&STATUS[..], &added].concat());
         assert_eq!(keys(&asked(&lab, "status")), while_up);
         let paths = asked(&lab, "paths");

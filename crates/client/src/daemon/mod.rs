@@ -63,7 +63,7 @@ use gateway_addresses::GatewayAddresses;
 use link_order::LinkOrder;
 use lookups::Lookups;
 use rehearsal::Rehearsal;
-use troubles::Trouble;
+use troubles::{Trouble, not_carried};
 
 /// What a client is to do, and whom it tells.
 pub struct Wishes<'a> {
@@ -427,7 +427,9 @@ impl Client<'_> {
                 let troubles = self.troubles.iter().map(|(_, line)| line.clone());
                 let unasked = self.lease.iter().find_map(|it| lease::unasked(&self.config, it));
                 let unasked = unasked.map(str::to_owned);
-                let warnings = troubles.chain(self.config.idle()).chain(unasked).collect();
+                let warnings = troubles.chain(self.config.idle()).chain(unasked);
+                let families = not_carried(&self.config, self.lease.as_ref(), &self.links);
+                let warnings = warnings.chain(families).collect();
                 carries(&Carries { line, warnings })
             }
             Progress::Asking | Progress::Proving if Instant::now() >= self.deadline => {

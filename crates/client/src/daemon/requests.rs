@@ -13,7 +13,7 @@ use rove_host::{encoding, offload, resolve, shared_key};
 use rove_os::plan::{Applier, Beside, Part, own_user};
 use rove_proto::codec::SavingConfig;
 use rove_proto::id::LinkId;
-use rove_proto::node::{Command, PathStatus};
+use rove_proto::node::{Command, PathStatus, PeerStatus};
 
 use super::rehearsal::Rehearsal;
 use super::{Client, Next, portal, saving, troubles};
@@ -206,10 +206,8 @@ impl Client<'_> {
         self.host.settle(&mut problems);
         told.rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::doing);
         let drops = snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
-        let inner_gateway = session.lease.as_ref().map(|lease| lease.gateway.clone());
-        let (mtu, beside) = (inner::TUN_MTU, beside(&self.applier));
         tell_settings(&self.config, self.noted.saving.as_ref(), &mut told);
-        told.running = Some(RunningClient { inner_gateway, mtu, drops, problems, beside });
+        told.running = Some(RunningClient { drops, problems, ..running(self, session) });
         Ok(told.into())
     }
 
@@ -314,6 +312,17 @@ impl Client<'_> {
 fn tell_saving(client: &mut Client<'_>) {
     let Client { noted, config, data, gateway, links, .. } = client;
     saving::tell(&mut noted.saving, config, (data, *gateway), links);
+}
+
+/// What only a running client has, without drops and problems.
+fn running(client: &Client<'_>, session: &PeerStatus) -> RunningClient {
+    RunningClient {
+        inner_gateway: session.lease.as_ref().map(|lease| lease.gateway.clone()),
+        mtu: inner::TUN_MTU,
+        beside: beside(&client.applier),
+        not_carried: troubles::not_carried(&client.config, client.lease.as_ref(), &client.links),
+        ..RunningClient::default()
+    }
 }
 
 /// The connections beside the tunnel, if this host's sockets can be listed.

@@ -13,6 +13,7 @@ use rove_proto::wire::control::Lease;
 use super::link_order::LinkOrder;
 use super::{hidden, lease};
 use crate::config::Config;
+use crate::families;
 
 /// The part of the node, and a line for people.
 pub(super) type Trouble = (&'static str, String);
@@ -39,6 +40,16 @@ pub(super) fn find(
     let found = found.chain(unreached.map(of("routing")));
     let found = found.chain(unguarded.map(of("filter"))).chain(ipv6_off.map(of("interface")));
     found.chain(unanswered.map(of("filter"))).collect()
+}
+
+/// The address families that should use the tunnel and cannot, a line each. That is how the gateway
+/// was set up, and no fault.
+pub(super) fn not_carried(
+    config: &Config,
+    lease: Option<&Lease>,
+    links: &LinkOrder,
+) -> Vec<String> {
+    lease.map_or_else(Vec::new, |it| families::not_carried(config, it, links.all()))
 }
 
 /// Name servers that this process cannot change or restore, for people.

@@ -86,6 +86,9 @@ pub(super) fn of_client(home: &Home, args: OutputArgs) -> Result<()> {
         (status, running) = ask_client()?;
     }
     let mut checks = host(&running.problems, &CLIENT_PARTS);
+    // The gateway was set up so: nothing is broken.
+    let families = running.not_carried.iter().cloned();
+    checks.extend(families.map(|line| ("families", Found::Good(line))));
     let through = through.filter(|_| !has_failed(&running));
     let nothing_comes = through.as_ref().is_some_and(|through| through.comes == Some(false));
     let cause = NAMED_CAUSES
