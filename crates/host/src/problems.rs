@@ -2,8 +2,12 @@
 //!
 //! This module contains the texts. It does not examine the host itself; [`crate::reconcile`] does.
 
+use std::collections::BTreeSet;
+
 use rove_api::Problem;
-use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part, Standing, TABLE, Users};
+use rove_os::plan::{
+    Deviation, ForeignRule, MarkRule, Obstacle, Outcome, Part, Standing, TABLE, Users,
+};
 use rove_os::probe::{End, Hook, Refused};
 
 use crate::data::Forbidden;
@@ -115,6 +119,7 @@ impl Finding {
                     ),
                 }
             }
+            Obstacle::Marked { rules, packets } => of_marked(rules, *packets),
             Obstacle::Forward { chain, .. } => Self {
                 part: "firewall",
                 what: format!("forwarded packets of clients may be dropped by the chain {chain}"),
@@ -205,11 +210,48 @@ const fn part(part: Part) -> &'static str {
     }
 }
 
-fn of_rule(rule: ForeignRule, v6: bool) -> (String, String) {
-    let table = match rule.table {
+/// Marked packets that are blocked, because these rules lead them past the tunnel. The count is
+/// only in the cause: a problem keeps its date as long as the rest stays.
+fn of_marked(rules: &[MarkRule], packets: u64) -> Finding {
+    let names = rules.iter().map(|rule| {
+        let MarkRule { priority, mark, mask, .. } = rule;
+        let mask = if *mask == u32::MAX { String::new() } else { format!("/{mask:#x}") };
+        let table = name_of(rule.table);
+        format!("priority {priority} (fwmark {mark:#x}{mask} lookup {table})")
+    });
+    let names: BTreeSet<String> = names.collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(" and ");
+    let removal = rules.iter().map(|rule| {
+        let family = if rule.v6 { "-6 " } else { "" };
+        format!("`ip {family}rule del priority {}`", rule.priority)
+    });
+    let removal = removal.collect::<Vec<_>>().join(" and ");
+    Finding {
+        part: "leak",
+        what: "routing sends packets that a program marks past the tunnel; Rove blocks them \
+               (EPERM)"
+            .to_owned(),
+        cause: format!(
+            "another program's rule at {names} comes first; {packets} marked packets were blocked \
+             since the filter was set"
+        ),
+        cure: format!(
+            "remove it ({removal}) or move it behind 5191; or let the destinations of these \
+             packets pass by the tunnel: `rove down`, then `rove up --exclude NETWORK`"
+        ),
+    }
+}
+
+/// The table as ip-rule(8) shows it.
+fn name_of(table: u32) -> String {
+    match table {
         TABLE_MAIN => "main".to_owned(),
         table => table.to_string(),
-    };
+    }
+}
+
+fn of_rule(rule: ForeignRule, v6: bool) -> (String, String) {
+    let table = name_of(rule.table);
     let ForeignRule { priority, .. } = rule;
     let family = if v6 { "-6 " } else { "" };
     (
@@ -345,6 +387,21 @@ mod tests {
             let finding = Finding::of_obstacle(&obstacle, "rove0");
             assert!(finding.cure.contains(cure), "{}", finding.cure);
         }
+    }
+
+    #[test]
+    fn blocked_marked_packets_name_the_rule_for_their_mark() {
+        let (table, mark) = (TABLE_MAIN, 0x10);
+        let rule = |v6, mask| MarkRule { v6, priority: 100, table, mark, mask };
+        let rules = vec![rule(false, 0xff), rule(true, 0xff)];
+        let finding = Finding::of_obstacle(&Obstacle::Marked { rules, packets: 12 }, "rove0");
+        let cause = "another program's rule at priority 100 (fwmark 0x10/0xff lookup main) comes";
+        assert!(finding.cause.starts_with(cause) && finding.cause.contains("; 12 marked"));
+        assert!(finding.cure.contains("`ip rule del priority 100` and `ip -6 rule del"));
+        let rules = vec![rule(false, u32::MAX)];
+        let later = Finding::of_obstacle(&Obstacle::Marked { rules, packets: 13 }, "rove0");
+        assert!(later.cause.contains("(fwmark 0x10 lookup main)"), "{later:?}");
+        assert_eq!(later.what, finding.what, "the same problem");
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod support;
 use std::{fs, net::SocketAddr, process::Command};
 
 use rove_os::{
-    plan::{Applier, Guard, KillSwitch, MARK, Places, Plan},
+    plan::{Applier, Guard, KillSwitch, MARK, MarkRule, Obstacle, Places, Plan},
     tun::{Tun, TunOptions},
     udp::{Datagrams, Ecn, UdpOptions, UdpSocket},
 };
@@ -165,6 +165,39 @@ fn nothing_leaves_in_clear_whatever_others_take_away() {
             host.up(&Plan { guard: None, ..full() });
             sh(harm);
             assert_ne!(host.heard(&WORLD), [""; 0], "{harm} shows nothing");
+            host.down();
+        }
+    });
+}
+
+#[test]
+fn blocked_marked_packets_are_counted_with_the_rule_for_their_mark() {
+    in_namespace("blocked_marked_packets_are_counted_with_the_rule_for_their_mark", || {
+        let mut host = Host::new();
+        let world = "203.0.113.7:443";
+        for kill_switch in [None, Some(KillSwitch::default())] {
+            host.up(&Plan { kill_switch, ..full() });
+            sh("ip rule add pref 100 fwmark 0x10/0xf0 lookup main");
+            assert_eq!(host.applier.obstacles().unwrap(), [], "nothing was marked");
+            assert_eq!(host.applier.look().unwrap(), []);
+            for _ in 0..3 {
+                assert!(send(world, Some(0x11)).is_err(), "the filter refuses it");
+            }
+            let (v6, priority, table) = (false, 100, 254);
+            let rule = MarkRule { v6, priority, table, mark: 0x10, mask: 0xf0 };
+            let blocked = Obstacle::Marked { rules: vec![rule], packets: 3 };
+            assert_eq!(host.applier.obstacles().unwrap(), [blocked]);
+            // A packet that is marked after it was routed is dropped when it is about to leave.
+            sh("nft 'table inet marks {
+                chain output { type route hook output priority mangle; meta mark set 0x10; }; }'");
+            assert!(send(world, None).is_err(), "the filter drops it");
+            let obstacles = host.applier.obstacles().unwrap();
+            let counted = matches!(obstacles[..], [Obstacle::Marked { packets: 4.., .. }]);
+            assert!(counted, "{obstacles:?}");
+            assert_eq!(host.applier.look().unwrap(), [], "what packets fill is no change");
+            assert_eq!(host.capture.take(), [""; 0]);
+            sh("ip rule del pref 100");
+            assert_eq!(host.applier.obstacles().unwrap(), [], "no rule is for the mark");
             host.down();
         }
     });

@@ -49,7 +49,10 @@ impl Daemon {
                 let is_known = *is_stateful || named.iter().any(|what| what.contains(chain));
                 ends.is_none() || !is_known
             }
-            Obstacle::Bypass { .. } | Obstacle::Refusal { .. } | Obstacle::NoShares => true,
+            Obstacle::Bypass { .. }
+            | Obstacle::Refusal { .. }
+            | Obstacle::Marked { .. }
+            | Obstacle::NoShares => true,
         };
         let look = self.host.look_beside(&mut self.applier, &device, findings, counts);
         let share = self.plan.firewall.as_ref().and_then(|firewall| firewall.share);

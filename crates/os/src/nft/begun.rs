@@ -18,10 +18,11 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{
+    marks::NOTED,
     packets::{Rule, Sockets, Way, excluded, kind_of_destination, of_flows, on_link, socket},
     ruleset::{
         Table, accept, address, ct, drop, equals, goto, jump, matches, meta, networks_by_family,
-        payload, refuse, set,
+        payload, set,
     },
 };
 use crate::{
@@ -80,7 +81,7 @@ pub(super) fn refuse_askers(table: &mut Table, flows: Option<&Flows>) {
     }
     table.chain(REFUSED);
     table.rules(REFUSED, asks().map(|asks| [asks, vec![jump(ASKS)]].concat()));
-    table.rules(REFUSED, [vec![refuse()]]);
+    table.rules(REFUSED, [vec![goto(NOTED)]]);
 }
 
 fn of_family(set: &str, v6: bool) -> String {

@@ -22,7 +22,8 @@
 //!
 //! If another program marks a packet of this host at the output hook, the kernel looks up its route
 //! again, and the packet may leave on another link. The rest of that hook still sees the first
-//! link. So the rules for this host's packets are asked once more, behind the routing.
+//! link. So the rules for this host's packets are asked once more, behind the routing. `marks`
+//! notes the marks of packets that are refused.
 //!
 //! Which connections arrive, and which began here, is decided in `begun`. Packets that a bridge
 //! passes on between its ports are none of this host's. The chains see them if
@@ -38,6 +39,7 @@ use super::{
         DESTINATIONS, FORWARDED, INCOMING, REFUSED, answers, forwarded, incoming, name_older,
         no_reply, note_strangers, older, refuse_askers, replies, reply_of,
     },
+    marks::{self, LATE_NOTED, NOTED},
     packets::{Rule, Sockets, Way, excluded, kind_of_destination, of_flows, on_link, socket},
     ruleset::{
         FilledSet, Table, accept, address, ct, drop, equals, goto, jump, matches, meta,
@@ -100,7 +102,8 @@ pub(super) fn kill_switch(opening: &Opening, sockets: Sockets) -> (Vec<Value>, V
         output.extend(towards(Way::Out, &groups()));
     }
     // Programs notice a refusal at once, but a drop only after minutes.
-    output.push(vec![refuse()]);
+    marks::make_set(&mut table);
+    output.extend([marks::note(), vec![refuse()]]);
     table.base_chain(LEAVING, "filter", ("postrouting", FILTER), "accept");
     table.rules(LEAVING, of_others(opening));
     table.rules(LEAVING, after_routing(output.clone()));
@@ -129,6 +132,7 @@ pub(super) fn guard(
     }
     table.base_chain("fragments", "filter", ("prerouting", FRAGMENTS), "accept");
     table.rules("fragments", foreign_fragments(guard));
+    marks::make_chains(&mut table);
     refuse_askers(&mut table, flows);
     table.chain(INCOMING);
     table.rules(INCOMING, incoming(guard, flows, sockets));
@@ -188,7 +192,8 @@ fn output(guard: &GuardRules, flows: Option<&Flows>) -> Vec<Rule> {
 fn after_routing(mut rules: Vec<Rule>) -> Vec<Rule> {
     let changes = [
         (refuse(), drop()),
-        (goto(REFUSED), drop()),
+        (goto(NOTED), goto(LATE_NOTED)),
+        (goto(REFUSED), goto(LATE_NOTED)),
         (goto(DESTINATIONS), goto(LATE_DESTINATIONS)),
         (jump(DESTINATIONS), jump(LATE_DESTINATIONS)),
     ];
@@ -410,7 +415,7 @@ fn is_fragment(v6: bool) -> Value {
 
 /// Refuses packets on other links that have a tunnel address as their source.
 fn from_own_addresses(guard: &GuardRules) -> Vec<Rule> {
-    let from = |nets: Vec<IpNet>| vec![address("saddr", &nets), refuse()];
+    let from = |nets: Vec<IpNet>| vec![address("saddr", &nets), goto(NOTED)];
     networks_by_family(&own_addresses(guard)).into_iter().map(from).collect()
 }
 

@@ -14,6 +14,7 @@ mod begun;
 mod client;
 mod gateway;
 mod listing;
+mod marks;
 mod packets;
 mod ruleset;
 
@@ -32,6 +33,7 @@ use std::{
 use serde_json::Value;
 
 pub(crate) use self::listing::{entries, has_key, text};
+pub(crate) use self::marks::Marked;
 pub(crate) use self::ruleset::{Table, drop, equals, meta, payload, remove as remove_table};
 use self::{gateway::Counts, packets::Sockets, ruleset::FilledSet};
 use crate::{
@@ -284,6 +286,24 @@ pub(crate) fn counters(table: &'static str) -> Result<BTreeMap<String, u64>, Err
         Some((counter.get("name")?.as_str()?.to_owned(), counter.get("packets")?.as_u64()?))
     });
     Ok(counted.collect())
+}
+
+/// The marked packets that a filter of Rove (family inet) refused. None if it is missing.
+pub(crate) fn refused_marks(table: &'static str) -> Result<Marked, Error> {
+    let list = |arguments: &[&str]| -> Result<Value, Error> {
+        let output = nft(table, arguments, String::new())?;
+        let listed = output.status.success().then(|| serde_json::from_slice(&output.stdout));
+        let listed = listed.transpose();
+        let listed =
+            listed.map_err(|error| Error::NftRefused { what: table, said: error.to_string() })?;
+        Ok(listed.unwrap_or_default())
+    };
+    let marks = marks::marks_in(&list(&["-j", "list", "set", "inet", table, marks::MARKED])?);
+    if marks.is_empty() {
+        return Ok(Marked::default());
+    }
+    let packets = marks::packets_in(&list(&["-j", "-t", "list", "table", "inet", table])?);
+    Ok(Marked { marks, packets })
 }
 
 /// The whole nftables ruleset of this network namespace, of all programs.

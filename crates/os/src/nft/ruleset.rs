@@ -164,6 +164,8 @@ impl Table {
 
     /// Adds a set that rules fill. It has room for `max`, and forgets each after some seconds.
     pub(super) fn filled_by_rules(&mut self, name: &str, kind: &[&str], max: u32, seconds: u32) {
+        // nft lists the type of a single field without brackets.
+        let kind = if let [one] = kind { json!(one) } else { json!(kind) };
         self.commands.push(json!({ "add": { "set": {
             "family": self.family, "table": self.name, "name": name,
             "type": kind, "flags": ["timeout"], "size": max, "timeout": seconds,

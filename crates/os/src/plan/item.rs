@@ -310,9 +310,8 @@ impl Item {
     }
 
     /// Whether its tables have named sets: of excluded networks, or those that packets fill.
-    pub(crate) fn has_sets(&self) -> bool {
-        let is_guard = matches!(self, Self::Guard(_));
-        is_guard || matches!(self, Self::KillSwitch(opening) if !opening.destinations.is_empty())
+    pub(crate) const fn has_sets(&self) -> bool {
+        matches!(self, Self::Guard(_) | Self::KillSwitch(_))
     }
 
     /// The item as the journal keeps it: without lists that nobody needs to undo it.

@@ -57,7 +57,7 @@ pub use self::{
     local_network::is_private,
     obstacle::Obstacle,
     places::Places,
-    present::{ForeignRule, Standing, Users, is_own, link_to, own_user},
+    present::{ForeignRule, MarkRule, Standing, Users, is_own, link_to, own_user},
     routing::close,
 };
 pub(crate) use self::{

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     FILTER_TABLE_PREFIX,
     item::{Item, Opening, Target},
-    present::{ForeignRule, Present, Users, own_user, way_out},
+    present::{ForeignRule, MarkRule, Present, Users, own_user, way_out},
 };
 use crate::{error::Error, links, netlink::Netlink, nft};
 
@@ -52,6 +52,14 @@ pub enum Obstacle {
         /// Its action: `blackhole`, `unreachable` or `prohibit`.
         action: &'static str,
     },
+    /// Marked packets would leave on another link, and a packet filter of the plan refused them in
+    /// the last minutes.
+    Marked {
+        /// Other programs' rules that precede the tunnel's and are for their marks.
+        rules: Vec<MarkRule>,
+        /// How many packets with any mark the filter has refused since it was set.
+        packets: u64,
+    },
     /// A packet filter drops forwarded packets by default, and does not know the tunnel.
     Forward {
         /// Its family, table and chain: `ip filter FORWARD`.
@@ -65,7 +73,9 @@ pub enum Obstacle {
 
 /// The obstacles that keep `items` from working, although they are in place.
 pub(super) fn of(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
-    let mut found = bypasses(items)?;
+    let present = Present::read(items.iter().copied())?;
+    let mut found = bypasses(items, &present)?;
+    found.extend(marked(items, &present)?);
     let forwards = items
         .iter()
         .any(|item| matches!(item, Item::Sysctl { key, .. } if key.ends_with("/forwarding")));
@@ -114,17 +124,38 @@ fn longest<'a>(nets: impl Iterator<Item = &'a IpNet>, address: IpAddr) -> Option
 
 /// The networks of the tunnel whose packets would leave on another link: those of this process, and
 /// those of users for whom other programs have rules.
-fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
-    let present = Present::read(items.iter().copied())?;
-    let mut found = bypasses_of(items, &present, None)?;
+fn bypasses(items: &[&Item], present: &Present) -> Result<Vec<Obstacle>, Error> {
+    let mut found = bypasses_of(items, present, None)?;
     for users in present.users().into_values().take(USERS_MAX) {
-        for obstacle in bypasses_of(items, &present, Some(users))? {
+        for obstacle in bypasses_of(items, present, Some(users))? {
             // What holds for every user is said once.
             let is_known = found.iter().any(|known| known.is_same(&obstacle));
             found.extend((!is_known).then_some(obstacle));
         }
     }
     Ok(found)
+}
+
+/// Marked packets that a filter of `items` refused lately, if another program's rule for their mark
+/// led them past the tunnel. Without such a rule nft is not asked.
+fn marked(items: &[&Item], present: &Present) -> Result<Option<Obstacle>, Error> {
+    let rules = present.rules_for_marks();
+    let filters = items.iter().filter(|it| matches!(it, Item::Guard(_) | Item::KillSwitch(_)));
+    let tables = filters.filter_map(|item| item.filter_tables().first());
+    let (mut marks, mut packets) = (BTreeSet::new(), 0u64);
+    for &(_, table) in tables.filter(|_| !rules.is_empty()) {
+        match nft::refused_marks(table) {
+            Err(error) if error.is_without_nft() => {}
+            found => {
+                let nft::Marked { marks: of_table, packets: count } = found?;
+                marks.extend(of_table);
+                packets = packets.saturating_add(count);
+            }
+        }
+    }
+    let is_used = |rule: &MarkRule| marks.iter().any(|mark| rule.fits(*mark));
+    let rules: Vec<MarkRule> = rules.into_iter().filter(is_used).collect();
+    Ok((!rules.is_empty()).then_some(Obstacle::Marked { rules, packets }))
 }
 
 fn bypasses_of(
@@ -189,6 +220,7 @@ fn note(found: &mut Vec<Obstacle>, new: Obstacle) {
         Obstacle::Bypass { to, link: by, rules: of, .. } if by == link && of == rules => Some(to),
         Obstacle::Bypass { .. }
         | Obstacle::Refusal { .. }
+        | Obstacle::Marked { .. }
         | Obstacle::Forward { .. }
         | Obstacle::NoShares => None,
     });
@@ -204,6 +236,7 @@ fn note_refusal(found: &mut Vec<Obstacle>, net: IpNet, priority: u32, action: &'
         Obstacle::Refusal { to, priority: of, .. } if *of == priority => Some(to),
         Obstacle::Bypass { .. }
         | Obstacle::Refusal { .. }
+        | Obstacle::Marked { .. }
         | Obstacle::Forward { .. }
         | Obstacle::NoShares => None,
     });

@@ -214,6 +214,18 @@ impl Present {
         before.collect()
     }
 
+    /// Rules of other programs that come before Rove's and select a table by a mark.
+    pub(super) fn rules_for_marks(&self) -> Vec<MarkRule> {
+        let foreign = self.rules.iter().filter(|rule| {
+            let is_ours = rule.attributes.contains(&routing::originator());
+            let leads = rule.header.action == RuleAction::ToTable;
+            // A rule for all marks but one is a rule for unmarked packets, too.
+            leads && !is_ours && !rule.header.flags.contains(RuleFlags::Invert)
+        });
+        let rules = foreign.filter_map(MarkRule::of);
+        rules.filter(|rule| is_before_tunnel(rule.priority)).collect()
+    }
+
     /// Rules of other programs that fit packets of a user of this host for `address`.
     fn foreign(&self, address: IpAddr, user: u32) -> impl Iterator<Item = &RuleMessage> {
         let family = family(address.is_ipv6());
@@ -299,6 +311,43 @@ pub struct ForeignRule {
     pub priority: u32,
     /// The table that it selects.
     pub table: u32,
+}
+
+/// A routing rule of another program for packets with a mark (ip-rule(8), `fwmark`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MarkRule {
+    /// Whether it is for IPv6.
+    pub v6: bool,
+    /// Its priority. The kernel evaluates the smallest first.
+    pub priority: u32,
+    /// The table that it selects.
+    pub table: u32,
+    /// The mark.
+    pub mark: u32,
+    /// The bits of the mark that count.
+    pub mask: u32,
+}
+
+impl MarkRule {
+    /// `None` if the rule fits unmarked packets.
+    fn of(rule: &RuleMessage) -> Option<Self> {
+        let (priority, table) = selects(rule);
+        let (mut mark, mut mask) = (0, u32::MAX);
+        for attribute in &rule.attributes {
+            match attribute {
+                RuleAttribute::FwMark(value) => mark = *value,
+                RuleAttribute::FwMask(value) => mask = *value,
+                _ => {}
+            }
+        }
+        let v6 = rule.header.family == family(true);
+        (mark & mask != 0).then_some(Self { v6, priority, table, mark, mask })
+    }
+
+    /// Whether it is for packets with this mark.
+    pub(super) const fn fits(&self, mark: u32) -> bool {
+        mark & self.mask == self.mark & self.mask
+    }
 }
 
 /// Users of this host, by their numbers.
