@@ -63,6 +63,9 @@ pub(crate) struct Socket {
 /// last bytes are on their way. The kernel calls it root. No user has this number (setuid(2)).
 pub(crate) const NOBODY: u32 = u32::MAX;
 
+/// Asks for a socket by its ends alone (`INET_DIAG_NOCOOKIE` in linux/inet_diag.h).
+const ANY_COOKIE: [u8; 8] = [u8::MAX; 8];
+
 /// All sockets.
 pub(crate) fn read() -> Result<Vec<Socket>, Error> {
     let mut sockets = Vec::new();
@@ -76,6 +79,41 @@ pub(crate) fn senders(of: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
     let mut senders = Vec::new();
     dump_all(|_, _, socket| senders.extend(sends_from(&socket, of).then(|| socket.local.ip())))?;
     Ok(senders)
+}
+
+/// The user of the TCP socket with these ends, or [`NOBODY`].
+///
+/// # Errors
+/// The kernel's, for example if there is no such socket.
+pub(crate) fn user_of_tcp(local: SocketAddr, remote: SocketAddr) -> io::Result<u32> {
+    let (family, mut socket_id) = match local {
+        SocketAddr::V4(_) => (AF_INET, SocketId::new_v4()),
+        SocketAddr::V6(_) => (AF_INET6, SocketId::new_v6()),
+    };
+    (socket_id.source_address, socket_id.source_port) = (local.ip(), local.port());
+    (socket_id.destination_address, socket_id.destination_port) = (remote.ip(), remote.port());
+    socket_id.cookie = ANY_COOKIE;
+    let message = SockDiagMessage::InetRequest(InetRequest {
+        family,
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::empty(),
+        states: StateFlags::all(),
+        socket_id,
+    });
+    let socket = open()?;
+    socket.send_to(&serialized(NetlinkPayload::from(message), 0), &Port::new(0, 0), 0)?;
+    let (bytes, _) = socket.recv_from_full()?;
+    let mut rest = bytes.as_slice();
+    while let Some(message) = next(&mut rest)? {
+        match message.payload {
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
+                return Ok(read_one(Protocol::Tcp, &found).user);
+            }
+            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            _ => {}
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
 }
 
 fn sends_from(socket: &Socket, addresses: &[IpAddr]) -> bool {
@@ -267,6 +305,22 @@ mod tests {
             find(Protocol::Tcp, own, Some(other), false);
             find(Protocol::Udp, udp.local_addr().unwrap(), None, false);
             find(Protocol::Udp, connected.local_addr().unwrap(), Some(own), false);
+        }
+    }
+
+    #[test]
+    fn the_user_of_a_connection_is_found_by_its_ends() {
+        // SAFETY: the call has no arguments and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(listen) else { continue };
+            let there = listener.local_addr().unwrap();
+            let stream = TcpStream::connect(there).unwrap();
+            let own = stream.local_addr().unwrap();
+            assert_eq!(user_of_tcp(own, there).unwrap(), user);
+            let elsewhere = SocketAddr::new(own.ip(), there.port());
+            let nothing = SocketAddr::new(own.ip(), own.port() ^ 1);
+            assert!(user_of_tcp(nothing, elsewhere).is_err(), "there is no such socket");
         }
     }
 

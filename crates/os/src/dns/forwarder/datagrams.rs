@@ -14,7 +14,7 @@ use std::{
         fd::{AsRawFd, RawFd},
         unix::net::UnixStream,
     },
-    sync::{Arc, atomic::AtomicUsize},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -23,7 +23,7 @@ use socket2::Type;
 use super::{
     message::{self, Answer, ID_LEN, MESSAGE_LEN_MAX},
     servers::{QUERY_TIME, RETRY, Server, Servers, identifier, is_local},
-    streams,
+    streams::{self, Streams},
 };
 
 /// Sockets that wait for an answer at once. A page with 80 hosts asks for three kinds of record
@@ -65,7 +65,7 @@ pub(super) fn serve(
 ) {
     let mut queries = Queries { datagrams, servers, pending: Vec::new() };
     let mut room = vec![0; MESSAGE_LEN_MAX];
-    let streams = Arc::new(AtomicUsize::new(0));
+    let streams = Arc::new(Streams::default());
     while !servers.is_stopped() {
         let fixed = [wakes.as_raw_fd(), datagrams.as_raw_fd(), listener.as_raw_fd()];
         let waiting = queries.sockets().map(|socket| socket.as_raw_fd());

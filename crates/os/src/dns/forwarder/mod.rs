@@ -25,8 +25,8 @@
 //! Bounds: [`SOCKETS_MAX`](datagrams::SOCKETS_MAX) sockets wait for UDP answers,
 //! [`SAME_MAX`](datagrams::SAME_MAX) of them for one question, and
 //! [`STREAMS_MAX`](streams::STREAMS_MAX) TCP connections are served at once. Limits: only programs
-//! that read resolv.conf find it. A user of the host who keeps all TCP connections busy keeps long
-//! answers from others.
+//! that read resolv.conf find it. Some users of the host who work together can keep all TCP
+//! connections busy, and so long answers from others.
 
 mod datagrams;
 pub(crate) mod message;

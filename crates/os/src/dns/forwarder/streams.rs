@@ -1,14 +1,14 @@
 //! Queries over TCP (RFC 7766), which follow a truncated answer.
 //!
 //! Each connection has a thread, and its queries are answered one after the other.
+//!
+//! Any user of the host can open connections and keep them. A user gets another one only while it
+//! has fewer than are free. So one user gets half of them, and a second one half of the rest.
 
 use std::{
     io::{self, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -19,6 +19,7 @@ use super::{
     message::{self, Answer, ID_LEN},
     servers::{QUERY_TIME, Server, Servers, identifier, is_local},
 };
+use crate::netlink::sockets;
 
 /// Connections at once.
 pub(super) const STREAMS_MAX: usize = 16;
@@ -32,22 +33,62 @@ const RETRY: Duration = Duration::from_secs(2);
 /// How long a connection may wait for its next query.
 const IDLE: Duration = Duration::from_secs(5);
 
+/// The users of the connections that are served, one entry for each connection.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    users: Mutex<Vec<u32>>,
+}
+
+/// The place of one connection. It is free again when this is dropped.
+struct Place {
+    streams: Arc<Streams>,
+    user: u32,
+}
+
+impl Streams {
+    /// A place for another connection of `user`, if it may have one.
+    fn take(self: &Arc<Self>, user: u32) -> Option<Place> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = users.iter().filter(|of| **of == user).count();
+        if own >= STREAMS_MAX.saturating_sub(users.len()) {
+            return None;
+        }
+        users.push(user);
+        Some(Place { streams: Arc::clone(self), user })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut users = self.streams.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = users.iter().position(|of| *of == self.user) {
+            users.swap_remove(at);
+        }
+    }
+}
+
 /// Takes a connection that waits.
-pub(super) fn accept(listener: &TcpListener, servers: &Arc<Servers>, open: &Arc<AtomicUsize>) {
+pub(super) fn accept(listener: &TcpListener, servers: &Arc<Servers>, open: &Arc<Streams>) {
     let Ok((stream, from)) = listener.accept() else { return };
-    if !is_local(&from) || open.load(Ordering::Acquire) >= STREAMS_MAX {
+    if !is_local(&from) {
         return;
     }
-    let (servers, counted) = (Arc::clone(servers), Arc::clone(open));
-    open.fetch_add(1, Ordering::AcqRel);
+    let Some(place) = open.take(user_of(&stream, from)) else { return };
+    let servers = Arc::clone(servers);
     let serve = move || {
+        let _place = place;
         // Its client, or a server, went away.
         let _ = serve(&stream, &servers);
-        counted.fetch_sub(1, Ordering::AcqRel);
     };
-    if thread::Builder::new().name("dns-stream".to_owned()).spawn(serve).is_err() {
-        open.fetch_sub(1, Ordering::AcqRel);
-    }
+    // Without a thread the connection is closed.
+    let _ = thread::Builder::new().name("dns-stream".to_owned()).spawn(serve);
+}
+
+/// The user at the other end. Connections whose user the kernel does not tell count as those of one
+/// user.
+fn user_of(stream: &TcpStream, from: SocketAddr) -> u32 {
+    let user = stream.local_addr().and_then(|own| sockets::user_of_tcp(from, own));
+    user.unwrap_or(sockets::NOBODY)
 }
 
 fn serve(stream: &TcpStream, servers: &Servers) -> io::Result<()> {
@@ -126,4 +167,37 @@ fn send(mut stream: &TcpStream, message: &[u8], end: Instant) -> io::Result<()> 
 fn time_to(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn one_user_cannot_take_all_connections() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let servers = Arc::new(Servers::new(Ipv4Addr::LOCALHOST, Path::new("/nonexistent")));
+        let open = Arc::new(Streams::default());
+        let connect = || {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            accept(&listener, &servers, &open);
+            stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            stream
+        };
+        let held: Vec<TcpStream> = (0..STREAMS_MAX).map(|_| connect()).collect();
+        let is_served = |mut stream: &TcpStream| stream.read(&mut [0]).is_err();
+        assert_eq!(held.iter().filter(|stream| is_served(stream)).count(), STREAMS_MAX / 2);
+        let other = crate::plan::own_user() + 1;
+        let of_other: Vec<Place> = (0..STREAMS_MAX).map_while(|_| open.take(other)).collect();
+        assert_eq!(of_other.len(), STREAMS_MAX / 4);
+        assert!(open.take(other + 1).is_some(), "and another one");
+        drop((held, of_other));
+        let is_free = || open.take(other).is_some();
+        assert!((0..100).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            is_free() && open.users.lock().unwrap().is_empty()
+        }));
+    }
 }
