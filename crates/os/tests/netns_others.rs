@@ -292,6 +292,10 @@ fn guests_of_this_host_are_served_or_named() {
         host.apply(&full());
         let names = UdpSocket::bind("10.42.0.1:53").unwrap();
         assert!(!host.applier.is_elsewhere(&full()).unwrap(), "names alone");
+        let elsewhere = UdpSocket::bind("0.0.0.0:67").unwrap();
+        socket2::SockRef::from(&elsewhere).bind_device(Some(b"wan")).unwrap();
+        assert!(!host.applier.is_elsewhere(&full()).unwrap(), "addresses on another link");
+        drop(elsewhere);
         let addresses = UdpSocket::bind("0.0.0.0:67").unwrap();
         assert!(host.applier.is_elsewhere(&full()).unwrap());
         host.apply(&full());

@@ -11,7 +11,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, SocketAddrV4},
 };
 
 use netlink_packet_core::{
@@ -59,6 +59,15 @@ pub(crate) struct Socket {
     pub(crate) user: u32,
 }
 
+/// A UDP socket over IPv4 that serves whoever comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Server {
+    /// Its address, unspecified if it serves all of them, and its port.
+    pub(crate) at: SocketAddrV4,
+    /// The index of the link that it is bound to (`SO_BINDTODEVICE`); 0 if to none.
+    pub(crate) device: u32,
+}
+
 /// The user of sockets that no program holds: those that wait to be accepted, and closed ones whose
 /// last bytes are on their way. The kernel calls it root. No user has this number (setuid(2)).
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -79,6 +88,25 @@ pub(crate) fn senders(of: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
     let mut senders = Vec::new();
     dump_all(|_, _, socket| senders.extend(sends_from(&socket, of).then(|| socket.local.ip())))?;
     Ok(senders)
+}
+
+/// The UDP sockets over IPv4 at these ports that are connected to nobody.
+pub(crate) fn servers(ports: &[u16]) -> Result<Vec<Server>, Error> {
+    let (mut servers, mut count) = (Vec::new(), 0);
+    let note = |found: &InetResponse| {
+        count += 1;
+        let Socket { local, remote, .. } = read_one(Protocol::Udp, found);
+        if let SocketAddr::V4(at) = local
+            && remote.is_none()
+            && ports.contains(&at.port())
+        {
+            servers.push(Server { at, device: found.header.socket_id.interface_id });
+        }
+        count <= SOCKETS_MAX
+    };
+    dump(AF_INET, Protocol::Udp, note)
+        .map_err(|error| Error::os("list this host's UDP sockets (sock_diag)", error))?;
+    Ok(servers)
 }
 
 /// The user of the TCP socket with these ends, or [`NOBODY`].

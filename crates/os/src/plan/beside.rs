@@ -5,16 +5,12 @@
 //! A route proves nothing on an ordinary link, because any host there can hand it out. It proves
 //! enough on a tunnel: only a program on this host can make such a link. A *guest link* is one on
 //! which a program of this host serves addresses (DHCP) and names (DNS), as NetworkManager does
-//! for a hotspot.
+//! for a hotspot. A socket that is bound to another link serves nobody there.
 //!
 //! Limits: of a tunnel that carries frames (a TAP), only private networks of its own addresses
 //! count. A tunnel that carries most of the Internet keeps its private networks only.
 
-use std::{
-    fs::File,
-    io::Read as _,
-    net::{IpAddr, Ipv4Addr},
-};
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 use netlink_packet_route::link::InfoKind;
@@ -23,7 +19,10 @@ use super::{
     Plan,
     local_network::{LocalNetwork, is_network, is_private},
 };
-use crate::links::{Link, LinkKind};
+use crate::{
+    links::{Link, LinkKind},
+    netlink::sockets::{self, Server},
+};
 
 /// The shortest prefix that counts as one network of a tunnel. With a shorter one the tunnel wants
 /// all traffic, as this one does. Meshes have 100.64.0.0/10, or 200::/7.
@@ -37,10 +36,6 @@ const SHARED: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(100, 64, 0, 0), 10);
 /// Ports on which the router of a network serves names and addresses.
 const NAMES: u16 = 53;
 const DHCP: u16 = 67;
-/// This network namespace's UDP sockets over IPv4.
-const SOCKETS: &str = "/proc/thread-self/net/udp";
-/// Bytes that are read of it: some 30,000 sockets.
-const SOCKETS_LEN_MAX: u64 = 4 << 20;
 
 /// A network that was reached before, and is not while the plan is applied.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -149,34 +144,21 @@ pub(super) fn captured_by(plan: &Plan, net: IpNet) -> Option<IpNet> {
     (!is_excluded).then_some(route)
 }
 
-/// The UDP sockets of this host that serve names or addresses.
-pub(super) fn servers() -> Vec<(Ipv4Addr, u16)> {
-    let mut text = String::new();
-    let read =
-        File::open(SOCKETS).and_then(|file| file.take(SOCKETS_LEN_MAX).read_to_string(&mut text));
-    // Without the file, no link has guests, and a person is told the cure.
-    if read.is_err() {
-        return Vec::new();
-    }
-    text.lines().skip(1).filter_map(server).collect()
-}
-
-/// The local end in a line of that file: `  12: 0100007F:0035 00000000:0000 07 ...`. The address is
-/// in the host's byte order.
-fn server(line: &str) -> Option<(Ipv4Addr, u16)> {
-    let (address, port) = line.split_whitespace().nth(1)?.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let address = u32::from_str_radix(address, 16).ok()?;
-    [NAMES, DHCP].contains(&port).then(|| (Ipv4Addr::from(address.to_ne_bytes()), port))
+/// The UDP sockets of this host that serve names or addresses. If they cannot be listed, no link has
+/// guests, and a person is told the cure.
+pub(super) fn servers() -> Vec<Server> {
+    sockets::servers(&[NAMES, DHCP]).unwrap_or_default()
 }
 
 /// Whether this host serves addresses and names on the link.
-pub(super) fn serves(link: &Link, servers: &[(Ipv4Addr, u16)]) -> bool {
-    let is_on = |at: Ipv4Addr| {
-        let names = servers.contains(&(at, NAMES));
-        let addresses = [Ipv4Addr::UNSPECIFIED, at].iter().any(|at| servers.contains(&(*at, DHCP)));
-        names && addresses
+pub(super) fn serves(link: &Link, servers: &[Server]) -> bool {
+    let has = |at: Ipv4Addr, port: u16| {
+        let is_there = |server: &&Server| (*server.at.ip(), server.at.port()) == (at, port);
+        let mut there = servers.iter().filter(is_there);
+        there.any(|server| [0, link.index].contains(&server.device))
     };
+    let is_on =
+        |at: Ipv4Addr| has(at, NAMES) && (has(at, DHCP) || has(Ipv4Addr::UNSPECIFIED, DHCP));
     link.addresses.iter().any(|net| match net.addr() {
         IpAddr::V4(at) => is_on(at),
         IpAddr::V6(_) => false,
@@ -271,30 +253,32 @@ mod tests {
 
     #[test]
     fn a_link_has_guests_if_this_host_serves_both_there() {
-        let line = |at: [u8; 4], port: u16| {
-            let address = u32::from_ne_bytes(at);
-            format!("  12: {address:08X}:{port:04X} 00000000:0000 07 00000000:00000000 00:0000")
-        };
         let hotspot = link(LinkKind::Wireless, &["10.42.0.1/24"]);
-        let serves = |lines: &[String]| {
-            let servers: Vec<_> = lines.iter().filter_map(|line| server(line)).collect();
-            super::serves(&hotspot, &servers)
+        let (own_link, other_link) = (hotspot.index, hotspot.index + 1);
+        let on = |at: [u8; 4], port, device| {
+            let at = std::net::SocketAddrV4::new(at.into(), port);
+            Server { at, device }
         };
+        let server = |at, port| on(at, port, 0);
         let (any, own, other) = ([0; 4], [10, 42, 0, 1], [10, 42, 1, 1]);
-        assert!(serves(&[line(own, 53), line(any, 67)]));
-        assert!(serves(&[line(own, 67), line(own, 53), line(any, 5353)]));
-        for lines in [
-            vec![line(own, 53)],
-            vec![line(any, 53), line(any, 67)],
-            vec![line(own, 53), line(other, 67)],
-            vec![line(own, 67), line(other, 53)],
+        for servers in [
+            vec![server(own, 53), server(any, 67)],
+            vec![server(own, 53), server(own, 67)],
+            vec![server(own, 53), on(any, 67, own_link)],
+            vec![server(own, 53), on(any, 67, other_link), on(any, 67, own_link)],
         ] {
-            assert!(!serves(&lines), "{lines:?}");
+            assert!(serves(&hotspot, &servers), "{servers:?}");
         }
-        for broken in
-            ["", "12:", "12: 0A2A0001", "12: 0A2A0001:", "12: x:0035", "12: 1FFFFFFFF:0035"]
-        {
-            assert_eq!(server(broken), None, "{broken:?}");
+        for servers in [
+            vec![server(own, 53)],
+            vec![server(any, 53), server(any, 67)],
+            vec![server(own, 53), server(other, 67)],
+            vec![server(own, 67), server(other, 53)],
+            // A name server has all addresses, and addresses are served on another link.
+            vec![server(own, 53), server(other, 53), on(any, 67, other_link)],
+            vec![on(own, 53, other_link), server(any, 67)],
+        ] {
+            assert!(!serves(&hotspot, &servers), "{servers:?}");
         }
     }
 }

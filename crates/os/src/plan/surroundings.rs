@@ -23,7 +23,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::{IpAddr, Ipv4Addr},
+    net::IpAddr,
 };
 
 use ipnet::{IpNet, Ipv4Net};
@@ -44,7 +44,7 @@ use super::{
 use crate::{
     error::Error,
     links::{self, Link, LinkKind},
-    netlink::{Netlink, family},
+    netlink::{Netlink, family, sockets::Server},
 };
 
 /// Multicast groups of a link (RFC 5771, RFC 2365, RFC 4291) and link-local addresses. They are
@@ -139,7 +139,7 @@ struct Kernel {
     /// Tunnels of other programs, and the networks that any routing table leads into them.
     tunnels: BTreeMap<u32, Vec<IpNet>>,
     /// UDP sockets that serve names or addresses.
-    servers: Vec<(Ipv4Addr, u16)>,
+    servers: Vec<Server>,
 }
 
 impl Kernel {
