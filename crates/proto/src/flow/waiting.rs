@@ -1,5 +1,8 @@
 //! Inner packets that arrived before there was a path to send them by: few, and not for long.
 //!
+//! Datagrams of flows that the user named wait apart from others, and for minutes: telemetry is
+//! said once and is of use later. Speech is not.
+//!
 //! Packets of flows that are compressed wait compressed, so that more of them fit
 //! (docs/decisions/0082-compression-is-an-allow-list.md). They leave as `tunnel::saving` decides
 //! then.
@@ -11,7 +14,7 @@ use crate::codec::compression::Coder;
 use crate::error::DropReason;
 use crate::flow;
 use crate::outbox::REST;
-use crate::packet::PacketRecord;
+use crate::packet::{PacketRecord, Saving};
 use crate::recovery::sent_packets::KEPT_BYTES_MAX;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{Headers, InnerPacket, Pieces, TCP, UDP};
@@ -20,16 +23,25 @@ use crate::wire::inner::{Headers, InnerPacket, Pieces, TCP, UDP};
 const SEGMENTS_MAX: usize = 4_096;
 /// of everything else,
 const DATAGRAMS_MAX: usize = 512;
-/// and of both.
-pub const WAITING_MAX: usize = SEGMENTS_MAX + DATAGRAMS_MAX;
+/// datagrams of flows that the user named,
+const NAMED_MAX: usize = 512;
+/// and all of them.
+pub const WAITING_MAX: usize = SEGMENTS_MAX + DATAGRAMS_MAX + NAMED_MAX;
 /// Bytes of connections: as much as may have been on its way by a path that is gone, since as much
 /// follows in the round trip in which another one is proven. Its sender misses none of it.
 const SEGMENT_BYTES_MAX: usize = KEPT_BYTES_MAX;
 /// Bytes of everything else: nobody slows down a sender of datagrams, and what would come late is
 /// not to fill a slow link. 64 of the longest, or a voice call's for as long as a handshake takes.
 const DATAGRAM_BYTES_MAX: usize = 96 * 1_024;
+/// Bytes of datagrams of flows that the user named, as they wait: some minutes of a device that
+/// sends a value each second. More would hold up others on a slow link, less would lose values of
+/// more outages.
+const NAMED_BYTES_MAX: usize = 96 * 1_024;
 /// How long a packet may wait: after this its sender has sent it again.
-pub(crate) const WAITING_TIME: Duration = Duration::from_secs(3);
+const WAITING_TIME: Duration = Duration::from_secs(3);
+/// The same for datagrams of flows that the user named, which nobody sends again: as long as a TCP
+/// sender that hears nothing goes on (`STALE` in `pep::tcp`).
+const NAMED_TIME: Duration = Duration::from_secs(20 * 60);
 
 /// A datagram after which so much later another of its flow was sent is speech, or as good as that:
 /// nobody waits for it any longer (ITU-T G.114).
@@ -40,6 +52,8 @@ const OF_USE: Duration = Duration::from_millis(400);
 pub struct Waiting {
     segments: Queue,
     datagrams: Queue,
+    /// Datagrams of flows that the user named.
+    named: Queue,
     /// When they could all leave, but for the outbox.
     resting: Option<Instant>,
     /// Bytes of memory that compression saved so far.
@@ -94,6 +108,11 @@ impl Kept {
         InnerPacket::read(self.headers, Pieces::whole(&self.bytes))
     }
 
+    /// Whether the user named its flow. One that is recognised as speech does not count.
+    fn is_named(&self) -> bool {
+        self.record.saving != Saving::NONE
+    }
+
     /// The flow of a UDP datagram.
     fn datagram_flow(&self) -> Option<u32> {
         let headers = &self.headers;
@@ -128,9 +147,13 @@ impl Waiting {
             }
             return usize::from(!fits);
         }
-        let queue = &mut self.datagrams;
+        let (queue, packets_max, bytes_max) = if kept.is_named() {
+            (&mut self.named, NAMED_MAX, NAMED_BYTES_MAX)
+        } else {
+            (&mut self.datagrams, DATAGRAMS_MAX, DATAGRAM_BYTES_MAX)
+        };
         let before = queue.packets.len();
-        while !queue.fits(len, DATAGRAMS_MAX, DATAGRAM_BYTES_MAX) && queue.pop() {}
+        while !queue.fits(len, packets_max, bytes_max) && queue.pop() {}
         let given_up = before - queue.packets.len();
         self.spared += spared;
         queue.push(kept);
@@ -147,7 +170,7 @@ impl Waiting {
     pub fn take(&mut self, now: Instant) -> (VecDeque<Kept>, usize) {
         self.expire(now);
         let empty = Self { spared: self.spared, ..Self::default() };
-        let Self { segments, datagrams, .. } = std::mem::replace(self, empty);
+        let Self { segments, datagrams, named, .. } = std::mem::replace(self, empty);
         let count = datagrams.packets.len();
         let mut newest = BTreeMap::new();
         for kept in &datagrams.packets {
@@ -160,6 +183,8 @@ impl Waiting {
         let mut packets: VecDeque<_> = datagrams.packets.into_iter().filter(is_of_use).collect();
         let useless = count - packets.len();
         packets.extend(segments.packets);
+        // The oldest datagrams hold up nobody else.
+        packets.extend(named.packets);
         (packets, useless)
     }
 
@@ -170,8 +195,11 @@ impl Waiting {
             self.resting = Some(now + REST);
         }
         for kept in rest {
-            let is_segment = kept.headers.protocol == TCP;
-            let queue = if is_segment { &mut self.segments } else { &mut self.datagrams };
+            let queue = match kept.headers.protocol {
+                TCP => &mut self.segments,
+                _ if kept.is_named() => &mut self.named,
+                _ => &mut self.datagrams,
+            };
             queue.push(kept);
         }
     }
@@ -184,18 +212,22 @@ impl Waiting {
     /// When the oldest packet will have waited too long, or there may be room in the outbox.
     pub fn due(&self) -> Option<Instant> {
         let queues = [&self.segments, &self.datagrams];
-        queues.into_iter().filter_map(Queue::due).chain(self.resting).min()
+        let due = queues.into_iter().filter_map(|queue| queue.due(WAITING_TIME));
+        due.chain(self.named.due(NAMED_TIME)).chain(self.resting).min()
     }
 
     /// Forgets what waited too long, and returns how many packets that were. A peer that nobody
     /// hears of for days holds no memory.
     pub fn expire(&mut self, now: Instant) -> usize {
-        self.segments.expire(now) + self.datagrams.expire(now)
+        let others = [&mut self.segments, &mut self.datagrams];
+        let expired: usize = others.into_iter().map(|queue| queue.expire(now, WAITING_TIME)).sum();
+        expired + self.named.expire(now, NAMED_TIME)
     }
 
     /// Packets that wait.
     pub fn len(&self) -> usize {
-        self.segments.packets.len() + self.datagrams.packets.len()
+        let queues = [&self.segments, &self.datagrams, &self.named];
+        queues.into_iter().map(|queue| queue.packets.len()).sum()
     }
 
     /// Whether none waits.
@@ -221,12 +253,13 @@ impl Queue {
         oldest.is_some()
     }
 
-    fn due(&self) -> Option<Instant> {
-        self.packets.front().map(|kept| kept.since + WAITING_TIME)
+    fn due(&self, time: Duration) -> Option<Instant> {
+        self.packets.front().map(|kept| kept.since + time)
     }
 
-    fn expire(&mut self, now: Instant) -> usize {
-        let late = self.packets.partition_point(|kept| kept.since + WAITING_TIME <= now);
+    /// Forgets what waits for that long.
+    fn expire(&mut self, now: Instant, time: Duration) -> usize {
+        let late = self.packets.partition_point(|kept| kept.since + time <= now);
         self.bytes -= self.packets.drain(..late).map(|kept| kept.bytes.len()).sum::<usize>();
         if self.packets.is_empty() {
             self.packets = VecDeque::new();
@@ -238,7 +271,6 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::Saving;
 
     fn packet(len: u16) -> Vec<u8> {
         let mut packet = vec![0x45; len.into()];
@@ -325,6 +357,37 @@ mod tests {
         };
         assert_eq!(numbers(1), (79..100).collect::<Vec<_>>(), "400 ms of speech");
         assert_eq!((numbers(2), useless), (vec![0, 1], 79));
+    }
+
+    #[test]
+    fn datagrams_of_flows_that_the_user_named_wait_for_minutes() {
+        let (start, mut coder) = (Instant::ZERO, Coder::default());
+        let mut waiting = Waiting::default();
+        for saving in [Saving::JOINED, Saving::DIRECT, Saving::compressed(1)] {
+            let record = PacketRecord { saving, ..PacketRecord::of_bucket(0) };
+            for second in 0..100 {
+                let (now, packet) = (start + Duration::from_secs(second), packet(80));
+                let packet = InnerPacket::whole(&packet).unwrap();
+                assert_eq!(waiting.push(now, record, &packet, &mut coder), 0);
+            }
+        }
+        let last = start + Duration::from_secs(99);
+        push(&mut waiting, last, &packet(100));
+        assert_eq!((waiting.expire(last + WAITING_TIME), waiting.len()), (1, 300), "the other one");
+        assert_eq!(waiting.due(), Some(start + NAMED_TIME));
+        for _ in 0..2 {
+            let (packets, useless) = waiting.take(last + WAITING_TIME);
+            assert_eq!((packets.len(), useless), (300, 0));
+            waiting.put_back(last, packets);
+        }
+        assert_eq!((waiting.named.packets.len(), waiting.expire(last + NAMED_TIME)), (300, 300));
+        // They are as few as others, and the oldest go.
+        let record = PacketRecord { saving: Saving::DIRECT, ..PacketRecord::of_bucket(0) };
+        let long = packet(1_500);
+        let given_up = (0..NAMED_MAX)
+            .map(|_| waiting.push(last, record, &InnerPacket::whole(&long).unwrap(), &mut coder));
+        assert_eq!(given_up.sum::<usize>(), NAMED_MAX - NAMED_BYTES_MAX / 1_500);
+        assert_eq!(push(&mut waiting, last, &packet(100)), 0, "others have their own room");
     }
 
     #[test]

@@ -156,6 +156,9 @@ impl Peer {
             None => PeerState::Unestablished,
         };
         self.tunnel.set_state(cx, state);
+        if before == PeerState::Suspended && state != before && !self.waiting.is_empty() {
+            self.flush_waiting(cx); // feedback alone may end a silence
+        }
         if before == PeerState::Suspended
             && state == PeerState::Up
             && !self.tunnel.epochs.need_keys(cx.now)

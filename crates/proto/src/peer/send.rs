@@ -89,6 +89,15 @@ impl Peer {
             self.wait(cx, record, packet);
             return Ok(());
         };
+        if record.saving != Saving::NONE
+            && !packet.is_tcp()
+            && self.tunnel.paths.list.state() == PeerState::Suspended
+        {
+            // What the user named is said once: it is not lost on a path that is silent.
+            self.tunnel.paths.ask_if_silent(cx.now, choice.original);
+            self.wait(cx, record, packet);
+            return Ok(());
+        }
         let mut head = Vec::new();
         let room = |tcp| Some((tcp, self.tunnel.paths.plan().least_room(choice.original)?));
         let packet = match packet.opens_at().and_then(room) {
