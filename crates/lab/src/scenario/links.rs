@@ -318,7 +318,7 @@ impl<const N: usize> Cell<N> {
                 measured.is_whole = file.complete && file.intact;
                 ground.pause(CALM_NS)?;
             }
-            measured.sum_mbps = self.sum_mbps(ground, window)?;
+            measured.sum_mbps = self.sum_mbps(stage, ground, window)?;
             Ok(())
         })?;
         outcome.absorb(told);
@@ -358,7 +358,7 @@ impl<const N: usize> Cell<N> {
             let Goodput { mbps, window, .. } = self.goodput(stage, ground)?;
             rates.0 = mbps;
             ground.pause(CALM_NS)?;
-            rates.1 = self.sum_mbps(ground, window)?;
+            rates.1 = self.sum_mbps(stage, ground, window)?;
             Ok(())
         })?;
         outcome.absorb(told);
@@ -437,10 +437,11 @@ impl<const N: usize> Cell<N> {
     /// The greatest inner rate of both links, by the least that this tunnel adds to each packet.
     fn sum_mbps(
         &self,
+        stage: &Stage<'_>,
         ground: &mut dyn Ground,
         window: (u64, u64),
     ) -> Result<Option<f64>, Trouble> {
-        let payload_share = self.carried.payload_share(ground)?;
+        let payload_share = self.carried.payload_share_over(stage.family(), ground)?;
         let arrives = |link: &Link| 1.0 - link.loss(self.loss).mean();
         let rates = self.pair.iter().map(|link| link.mbps_between(self.to, window) * arrives(link));
         let carried: f64 = rates.sum();

@@ -4,6 +4,7 @@ use crate::emu::{Loss, MS, SECOND};
 use crate::ground::{
     Act, Congestion, Connections, Cue, DatagramsRun, Known, Mode, Receiver, Spread,
 };
+use crate::scenario::addresses::Family;
 use crate::scenario::settings::{Setting, Settings};
 use crate::scenario::{CALM_NS, Grid, Outcome, Stage};
 use serde_json::{Value, json};
@@ -29,6 +30,14 @@ fn told(grid: Grid, pair: Option<Pair>, set: &[&str]) -> Vec<String> {
     let settings = Settings::parse(SETTINGS, &texts).unwrap();
     let stage = Stage::quiet(1, &settings, grid);
     CELLS.told(&stage, pair.as_slice()).iter().map(|cell| cell.name()).collect()
+}
+
+#[test]
+fn an_outer_ipv6_header_leaves_less_room_for_payload() {
+    for (outside, packet) in [(Family::V4, 1_472.0), (Family::V6, 1_492.0)] {
+        let share = Carried::Tcp.share(outside, 24.0);
+        assert!((share - 1_368.0 / packet).abs() < 1e-12, "{outside:?}: {share}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::table::{TABLE, figure, least};
-use super::{About, Key, Outcome, Scenario, Stage};
+use super::{About, FAMILY, Key, Outcome, Scenario, Stage};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
@@ -93,6 +93,7 @@ const SETTINGS: &[Setting] = &[
     SECONDS,
     FILE,
     COMPARE,
+    FAMILY,
 ];
 
 /// The scenario.

@@ -5,6 +5,7 @@ use super::{Cell, FIRST_NS, FLOWS, GRID, INNER_BYTES, INNER_HEADERS, Link, is_re
 use crate::emu::SECOND;
 use crate::ground::{Connections, Datagrams, DatagramsRun, Flow, Ground, Transfer, Trouble, What};
 use crate::scenario::Stage;
+use crate::scenario::addresses::Family;
 use crate::scenario::settings::Setting;
 use crate::scenario::statistics::min;
 use crate::udp;
@@ -18,8 +19,6 @@ const QUIC_HEADERS: f64 = 28.0 + 11.0 + 16.0 + 6.0;
 
 /// Length of the flow that shows how many bytes the tunnel adds to a packet.
 const SHOWING_NS: u64 = SECOND / 2;
-/// Headers around a datagram of the tunnel: IPv4 and UDP.
-const OUTER_HEADERS: f64 = 28.0;
 
 /// The longest queue of an unresponsive flow, with the queue of each path, in milliseconds.
 const QUEUE_MS: f64 = 190.0;
@@ -71,15 +70,29 @@ impl Carried {
         }
     }
 
-    /// The greatest payload share of all layer-3 bytes on a link, by the least that this tunnel
-    /// adds to each packet; `None` if that is unknown.
+    /// The greatest payload share of all layer-3 bytes on a link with IPv4, by the least that this
+    /// tunnel adds to each packet; `None` if that is unknown.
     pub(in super::super) fn payload_share(
         self,
         ground: &mut dyn Ground,
     ) -> Result<Option<f64>, Trouble> {
+        self.payload_share_over(Family::V4, ground)
+    }
+
+    /// The same if the tunnel uses this family outside.
+    pub(super) fn payload_share_over(
+        self,
+        outside: Family,
+        ground: &mut dyn Ground,
+    ) -> Result<Option<f64>, Trouble> {
         let added = ground.flow(Flow::lasting(SHOWING_NS), &[])?.added_bytes;
+        Ok(min(&added).map(|added| self.share(outside, added)))
+    }
+
+    /// The payload share if the tunnel adds this to each packet, in bytes, without outer headers.
+    pub(super) fn share(self, outside: Family, added: f64) -> f64 {
         let (inner, payload) = self.packet_bytes();
-        Ok(min(&added).map(|added| payload / (inner + added + OUTER_HEADERS)))
+        payload / (inner + added + outside.udp_headers() as f64)
     }
 
     /// Bytes of a full inner packet, and its payload.
