@@ -11,6 +11,7 @@ pub mod parcel;
 
 use std::collections::VecDeque;
 
+use crate::packet::Checksum;
 use crate::time::{Duration, Instant};
 use parcel::{PACKET_MAX, Parcel};
 
@@ -65,9 +66,9 @@ impl Blocks {
     }
 
     /// A parcel with a packet in two parts; `None` if that is longer than [`PACKET_MAX`].
-    pub fn parcel(&mut self, head: &[u8], tail: &[u8]) -> Option<Parcel> {
-        let fits = head.len() + tail.len() <= PACKET_MAX;
-        fits.then(|| Parcel::new(self.sheets.lend(), head, tail))
+    pub fn parcel(&mut self, packet: (&[u8], &[u8]), checksum: Checksum) -> Option<Parcel> {
+        let fits = packet.0.len() + packet.1.len() <= PACKET_MAX;
+        fits.then(|| Parcel::new(self.sheets.lend(), packet, checksum))
     }
 
     /// A parcel that is of no use any more.
@@ -244,8 +245,10 @@ mod tests {
     #[test]
     fn a_parcel_holds_a_packet() {
         let mut blocks = Blocks::default();
-        assert!(blocks.parcel(&[0; 1_000], &[0; parcel::PACKET_MAX - 999]).is_none());
-        let mut one = blocks.parcel(&[1; 700], &[2; 800]).unwrap();
+        let too_long = (&[0; 1_000][..], &[0; parcel::PACKET_MAX - 999][..]);
+        assert!(blocks.parcel(too_long, Checksum::Unchecked).is_none());
+        let mut one = blocks.parcel((&[1; 700], &[2; 800]), Checksum::Right).unwrap();
+        assert_eq!(one.checksum(), Checksum::Right);
         assert_eq!(
             (one.len(), one.packet()),
             (1_500, &[[1; 700].as_slice(), &[2; 800]].concat()[..])
@@ -254,8 +257,9 @@ mod tests {
         assert_eq!(one.packet()[..2], [9, 1]);
         // What is given back is lent again first, and nothing of it is seen.
         blocks.discard(one);
-        let other = blocks.parcel(&[3; 5], &[]).unwrap();
+        let other = blocks.parcel((&[3; 5], &[]), Checksum::Unchecked).unwrap();
         assert_eq!((other.packet(), blocks.sheets.list.len()), (&[3; 5][..], 0));
+        assert_eq!(other.checksum(), Checksum::Unchecked);
         blocks.discard(other);
         blocks.release(at(0));
         blocks.release(at(10));

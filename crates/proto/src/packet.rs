@@ -48,6 +48,16 @@ impl PacketRecord {
     }
 }
 
+/// What is known of the checksum of a packet's transport. It goes with the packet's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Checksum {
+    /// Nothing: it is as the packet's sender wrote it, right or wrong.
+    #[default]
+    Unchecked,
+    /// It is right: it was just made from the bytes that it covers.
+    Right,
+}
+
 /// How bytes are saved on a packet of a flow that its user named, in one byte. Packets of all other
 /// flows have [`Self::NONE`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rove_engine::Queue;
 use rove_os::error::Error;
-use rove_os::tun::{Read, Segment, Tun};
+use rove_os::tun::{Read, Tun};
+use rove_proto::packet::Checksum;
 use rove_proto::wire::inner::{Home, Pieces};
 
 /// The device, and whether it is of use.
@@ -70,9 +71,11 @@ impl rove_engine::Device for Device {
         if !self.is_readable() {
             return Queue::Empty;
         }
-        let read = self.tun.read(|Segment { header, payload, .. }, home| {
+        let read = self.tun.read(|segment, home| {
             let home = home.map(|home| Home { buffer: home.buffer, at: home.at });
-            each(Pieces { head: header, tail: payload, home });
+            let is_made = segment.is_cut();
+            let checksum = if is_made { Checksum::Right } else { Checksum::Unchecked };
+            each(Pieces { head: segment.header, tail: segment.payload, home, checksum });
         });
         match read {
             Ok(Read::Packets(_) | Read::Malformed) => return Queue::Unknown,

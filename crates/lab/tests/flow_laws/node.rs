@@ -154,7 +154,7 @@ impl Node {
         let buffer: Arc<[u8]> = Arc::from(&packet[..]);
         let home = Home { buffer: &buffer, at: cut };
         let home = Some(home).filter(|_| self.rng.below(2) == 0 && is_sound(&packet));
-        let inner = InnerPacket::read(headers, Pieces { head, tail, home });
+        let inner = InnerPacket::read(headers, Pieces { home, ..Pieces::cut(head, tail) });
         let record = process.flows.outgoing(time(now_ns), &mut process.memory, &inner, true);
         let record = record.filter(|_| !self.is_over)?;
         let kept = usize::from(record.kept);

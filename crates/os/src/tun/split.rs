@@ -44,6 +44,12 @@ impl Segment<'_> {
         self.header.len() + self.payload.len()
     }
 
+    /// Whether it was cut out of a super-packet. Its checksums are right then: they were made here,
+    /// from all that they cover.
+    pub fn is_cut(&self) -> bool {
+        !self.payload.is_empty()
+    }
+
     /// Whether the packet has no byte at all, which no segment of a [`super::Tun`] has.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

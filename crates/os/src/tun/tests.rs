@@ -149,7 +149,9 @@ fn cut(outputs: Vec<(Vnet, Vec<u8>)>) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     for (vnet, mut packet) in outputs {
         split::finish(vnet, &mut packet).unwrap();
-        split::split(vnet, &packet, |Segment { header, payload, at }| {
+        split::split(vnet, &packet, |segment| {
+            assert_eq!(segment.is_cut(), vnet.gso != Gso::None);
+            let Segment { header, payload, at } = segment;
             assert_eq!(payload, &packet[at..at + payload.len()]);
             packets.push([header, payload].concat());
         })

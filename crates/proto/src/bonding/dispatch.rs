@@ -118,7 +118,8 @@ impl Bonding {
         if way.waiting == 0 && way.is_ready(cx.now) && !cx.out.is_full() && seals {
             return tunnel.send_ordered(cx, path, given, packet);
         }
-        let packet = cx.memory.blocks().parcel(packet.head, packet.tail);
+        let blocks = cx.memory.blocks();
+        let packet = blocks.parcel((packet.head, packet.tail), packet.checksum);
         self.lines.push(way, given, packet.ok_or(DropReason::QueueFull)?);
         let due = wakes_at(cx.now, way.next_at);
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
@@ -298,9 +299,10 @@ impl Bonding {
             for (_, way) in ways.iter_mut().enumerate().filter(|&(at, _)| at != place) {
                 let is_tried = terms.copied_to == Some(way.path);
                 let copies = if is_tried { COPIES } else { usize::from(scheduler.copies()) };
+                let whole = (packet.packet(), &[][..]);
                 for _ in 0..copies {
                     if way.starves(cx.now)
-                        && let Some(copy) = blocks.parcel(packet.packet(), &[])
+                        && let Some(copy) = blocks.parcel(whole, packet.checksum())
                     {
                         let duplicate = record.copied(Instance::Duplicate);
                         lines.push(way, Numbered { record: duplicate, ..given }, copy);
@@ -326,7 +328,7 @@ impl Bonding {
             return;
         }
         let Some((given, packet)) = self.lines.pop(&mut tunnel.sharing[place]) else { return };
-        let pieces = Pieces::whole(packet.packet());
+        let pieces = Pieces::waited(&packet);
         let sent = if self.is_joined(cx, tunnel, place, (given, pieces)) {
             Ok(())
         } else {

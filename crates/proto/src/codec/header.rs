@@ -8,6 +8,7 @@
 //! wrong checksum.
 
 use crate::error::DropReason;
+use crate::packet::Checksum;
 use crate::wire::checksum::Sum;
 use crate::wire::inner::{
     IPV4_HEADER, IPV6_HEADER, MAX_PACKET, Pieces, TCP, TCP_HEADER, UDP, UDP_HEADER,
@@ -353,9 +354,9 @@ impl Template {
         ip == len && (!is_udp || word(at + 4) + at == len)
     }
 
-    /// Whether the checksums are those that [`Self::restore`] writes. Of the two ways to write
-    /// zero it writes 0xffff, so a field that is 0 does not fit. A checksum that was just made from
-    /// the payload ([`Home`](crate::wire::inner::Home)) is right.
+    /// Whether the checksums are those that the receiver writes. Of the two ways to write zero it
+    /// writes 0xffff, so a field that is 0 does not fit. The payload is only summed if the checksum
+    /// is not known to be right.
     fn are_checksums_right(&self, packet: Pieces<'_>) -> bool {
         let (head, at) = (packet.head, self.shape.transport());
         if !self.shape.is_v6
@@ -368,8 +369,8 @@ impl Template {
             Upper::Udp { has_checksum: true, .. } => at + 6,
             Upper::Udp { has_checksum: false, .. } => return true,
         };
-        let is_right = || packet.home.is_some() || self.sum(head, packet.tail).folded() == 0;
-        head[field..field + 2] != [0, 0] && is_right()
+        let is_right = || self.sum(head, packet.tail).folded() == 0;
+        head[field..field + 2] != [0, 0] && (packet.checksum == Checksum::Right || is_right())
     }
 
     /// The sum of pseudo header and transport of a packet in two pieces.

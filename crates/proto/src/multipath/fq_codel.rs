@@ -106,7 +106,8 @@ impl FqCodel {
         {
             dropped += 1;
         }
-        let Some(packet) = blocks.parcel(packet.head, packet.tail) else { return dropped + 1 };
+        let parcel = blocks.parcel((packet.head, packet.tail), packet.checksum);
+        let Some(packet) = parcel else { return dropped + 1 };
         if self.len == 0 {
             self.due = Some(now + WAIT_MAX);
         }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::packet::Checksum;
 
 const BULK: u8 = 7;
 const SPARSE: u8 = 200;
@@ -247,6 +248,19 @@ fn the_fullest_loses_its_oldest_when_there_is_no_room() {
         popped(&mut entry, &mut blocks, &mut packet);
     }
     assert_eq!(u64::from(id(&packet)), dropped, "the oldest were");
+}
+
+#[test]
+fn what_is_known_of_a_checksum_waits_with_its_packet() {
+    let (mut entry, mut blocks) = (FqCodel::default(), Blocks::default());
+    let packet = packet(100, 0, 0);
+    for checksum in [Checksum::Right, Checksum::Unchecked] {
+        let inner = Pieces::whole(&packet).with_checksum(checksum);
+        assert_eq!(entry.push(&mut blocks, at_us(0), of(SPARSE, 0), inner, Bound::LONG), 0);
+        let (_, waited) = entry.pop(&mut blocks, at_us(0)).unwrap();
+        assert_eq!(Pieces::waited(&waited).checksum, checksum);
+        blocks.discard(waited);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::multipath::scheduler::Scheduler;
+use crate::packet::Checksum;
 use crate::time::{Duration, Instant};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
@@ -14,7 +15,7 @@ fn packet(sequence: u32) -> Numbered {
 }
 
 fn bytes(packet: &[u8]) -> Parcel {
-    Blocks::default().parcel(packet, &[]).unwrap()
+    Blocks::default().parcel((packet, &[]), Checksum::Unchecked).unwrap()
 }
 
 /// Gives packets as long as a path has need, and says which got which.

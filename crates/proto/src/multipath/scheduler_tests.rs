@@ -2,7 +2,7 @@ use super::*;
 use crate::blocks::Blocks;
 use crate::multipath::path_queues::{Numbered, PathQueues};
 use crate::multipath::snapshot::AHEAD;
-use crate::packet::PacketRecord;
+use crate::packet::{Checksum, PacketRecord};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const LEN: usize = 1_000;
@@ -37,7 +37,8 @@ fn given(scheduler: Scheduler, ways: &mut [PathSnapshot]) -> Vec<usize> {
     while scheduler.needs(NOW, ways) {
         let place = choose(scheduler, ways).unwrap();
         let what = Numbered::new(PacketRecord::of_bucket(0), 0);
-        lines.push(&mut ways[place], what, blocks.parcel(&[0; LEN], &[]).unwrap());
+        let packet = blocks.parcel((&[0; LEN], &[]), Checksum::Unchecked).unwrap();
+        lines.push(&mut ways[place], what, packet);
         given.push(place);
     }
     given

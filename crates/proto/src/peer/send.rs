@@ -180,7 +180,7 @@ impl Peer {
             return;
         };
         while let Some((unsent, packet)) = self.bonding.next_unsent(cx) {
-            let pieces = Pieces::whole(packet.packet());
+            let pieces = Pieces::waited(&packet);
             let choice = Choice { original: path, copy: None };
             let sent = match unsent {
                 Unsent::Given(given) => self.tunnel.send_ordered(cx, path, given, pieces),

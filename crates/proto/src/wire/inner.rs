@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::flags::Flags;
+use crate::blocks::parcel::Parcel;
 use crate::error::DropReason;
+use crate::packet::Checksum;
 
 /// IP protocol number of TCP.
 pub const TCP: u8 = 6;
@@ -150,6 +152,8 @@ pub struct Pieces<'a> {
     pub tail: &'a [u8],
     /// Where `tail` lies, if it may be kept there.
     pub home: Option<Home<'a>>,
+    /// What is known of the checksum of its transport.
+    pub checksum: Checksum,
 }
 
 /// A place in a buffer that several may keep, and that nobody writes to while another one does.
@@ -170,7 +174,18 @@ impl<'a> Pieces<'a> {
 
     /// A packet in two pieces, of which neither may be kept.
     pub const fn cut(head: &'a [u8], tail: &'a [u8]) -> Self {
-        Self { head, tail, home: None }
+        Self { head, tail, home: None, checksum: Checksum::Unchecked }
+    }
+
+    /// A packet that waited.
+    pub(crate) fn waited(parcel: &'a Parcel) -> Self {
+        Self::whole(parcel.packet()).with_checksum(parcel.checksum())
+    }
+
+    /// The same, and this is known of its checksum.
+    #[must_use]
+    pub const fn with_checksum(self, checksum: Checksum) -> Self {
+        Self { checksum, ..self }
     }
 
     /// Bytes of the packet.

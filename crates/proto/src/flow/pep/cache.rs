@@ -108,7 +108,7 @@ impl<'a> Payload<'a> {
     /// The payload of a packet whose TCP header is `segment`.
     #[inline]
     pub(crate) fn of(packet: &InnerPacket<'a>, segment: &Segment) -> Self {
-        let Pieces { head, tail, home } = packet.pieces;
+        let Pieces { head, tail, home, checksum: _ } = packet.pieces;
         let from = segment.payload().start;
         let (bytes, home) = match head.get(from..) {
             Some(first) => ((first, tail), home.filter(|_| first.is_empty())),
