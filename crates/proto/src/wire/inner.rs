@@ -124,11 +124,13 @@ impl<'a> InnerPacket<'a> {
         head.get(at..).filter(|rest| !rest.is_empty()).unwrap_or(tail)
     }
 
-    /// The payload of a UDP packet that is no later fragment, as far as it lies in the first piece,
-    /// and how long it is.
+    /// The payload of a UDP packet that is no later fragment, as far as it lies in one piece, and
+    /// how long it is.
     pub fn datagram(&self) -> Option<(&'a [u8], usize)> {
         let at = self.headers.transport.filter(|_| self.is_udp())? + UDP_HEADER;
-        Some((self.pieces.head.get(at..)?, self.len().checked_sub(at)?))
+        let first = self.pieces.head.get(at..)?;
+        let payload = if first.is_empty() { self.pieces.tail } else { first };
+        Some((payload, self.len().checked_sub(at)?))
     }
 
     /// Whether a packet with a [`Self::datagram`] is no fragment: no more of them follow, by IPv6

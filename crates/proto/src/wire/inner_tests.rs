@@ -30,6 +30,18 @@ fn udp_over_ipv4() {
 }
 
 #[test]
+fn the_payload_of_a_datagram_is_read_where_it_lies() {
+    let bytes = v4(UDP, 0, &[0, 53, 1, 0, 0, 12, 0, 0, 1, 2, 3, 4]);
+    for (cut, first) in [(32, 4), (30, 2), (28, 4)] {
+        let (head, tail) = bytes.split_at(cut);
+        let packet = InnerPacket::parse(Pieces::cut(head, tail)).unwrap();
+        assert_eq!(packet.datagram(), Some((&[1, 2, 3, 4][..first], 4)));
+    }
+    let bytes = v4(UDP, 0, &[0, 53, 1, 0, 0, 8, 0, 0]);
+    assert_eq!(InnerPacket::whole(&bytes).unwrap().datagram(), Some((&[][..], 0)));
+}
+
+#[test]
 fn later_fragments_have_no_ports() {
     let packet = v4(UDP, 0x00b9, &[0; 16]);
     let view = Headers::parse(&packet, packet.len()).unwrap();
