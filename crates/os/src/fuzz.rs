@@ -32,6 +32,7 @@ use crate::{
         tls,
     },
     tun::{
+        HEADER_LEN_MAX, Packet,
         merge::{self, Allowed, Output},
         split,
         vnet::{Checksum, VNET_LEN, Vnet},
@@ -258,14 +259,16 @@ pub fn tun_split(read: &mut [u8], mut each: impl FnMut(Cut<'_>)) -> Option<usize
 
 /// Joins packets for the TUN. Calls `each` with every write, header included, and whether it
 /// combines several packets.
-pub fn tun_merge(packets: &[&[u8]], mut each: impl FnMut(&[u8], bool)) {
+pub fn tun_merge(packets: &[Packet<'_>], mut each: impl FnMut(&[u8], bool)) {
     let allowed = Allowed { tcp: true, udp: true };
     let is_v6 = |packet: &[u8]| packet.first().is_some_and(|byte| byte >> 4 == 6);
     merge::merge(packets, allowed, &mut |output| match output {
         Output::Single { packet, verified } => {
             let checksum = if verified { Checksum::Verified } else { Checksum::Present };
-            let header = Vnet::plain(checksum).encode(is_v6(packet));
-            each(&[&header, packet].concat(), false);
+            let mut room = [0; HEADER_LEN_MAX];
+            let [head, tail] = packet.finish(&mut room);
+            let header = Vnet::plain(checksum).encode(is_v6(head));
+            each(&[&header[..], head, tail].concat(), false);
         }
         Output::Super { vnet, header, payloads, packets } => {
             assert_eq!(payloads.len(), packets.len(), "each payload is of one packet");

@@ -5,7 +5,8 @@
 //! `udp_gro_receive`), with one addition, which is the law of this module: cutting the result
 //! again gives the very packets that went in. So nothing is joined that differs in any field that
 //! [`super::split`] does not recreate, and nothing whose checksums do not verify: a corrupted
-//! packet must reach the receiver as such, not be made whole.
+//! packet must reach the receiver as such, not be made whole. A packet whose checksum was left out
+//! is not summed here: the super-packet has a checksum of its own.
 //!
 //! A batch may hold several bare acknowledgements of one flow. The newest is written, and the
 //! others are not if it says all that they say (ACK filtering, RFC 3449). All of them would reach
@@ -18,6 +19,7 @@
 
 use super::{
     checksum::{fold, pseudo_header, sum},
+    packet::Packet,
     split::HEADER_LEN_MAX,
     vnet::{Checksum, Gso, Vnet},
 };
@@ -59,7 +61,7 @@ pub(crate) struct Allowed {
 #[derive(Debug)]
 pub(crate) enum Output<'a, 'b> {
     /// A packet as it came, and whether its checksum was found right.
-    Single { packet: &'a [u8], verified: bool },
+    Single { packet: Packet<'a>, verified: bool },
     /// Several packets of one flow.
     Super {
         vnet: Vnet,
@@ -68,23 +70,23 @@ pub(crate) enum Output<'a, 'b> {
         /// Payload of each packet, in order.
         payloads: &'b [&'a [u8]],
         /// The packets themselves, should the kernel refuse the whole.
-        packets: &'b [&'a [u8]],
+        packets: &'b [Packet<'a>],
     },
 }
 
 /// Passes `packets`, of which there are at most [`BATCH_MAX`], to `emit`, joined where possible.
 pub(crate) fn merge<'a>(
-    packets: &[&'a [u8]],
+    packets: &[Packet<'a>],
     allowed: Allowed,
     emit: &mut impl FnMut(Output<'a, '_>),
 ) {
     assert!(packets.len() <= BATCH_MAX, "the caller cuts its batches");
     let mut batch = Batch { packets, next: [END; BATCH_MAX], runs: [const { None }; RUNS_MAX] };
-    for (index, packet) in packets.iter().enumerate() {
+    for (index, &packet) in packets.iter().enumerate() {
         match inspect(packet, allowed) {
             Inspected::Candidate(candidate) => batch.take(index as u16, candidate, emit),
             Inspected::OfFlow(flow) => {
-                batch.close_flow(&flow, packet, emit);
+                batch.close_flow(&flow, packet.bytes(), emit);
                 emit(Output::Single { packet, verified: false });
             }
             Inspected::OfNoFlow => {
@@ -162,7 +164,8 @@ enum Inspected {
     Alone,
 }
 
-fn inspect(packet: &[u8], allowed: Allowed) -> Inspected {
+fn inspect(whole: Packet<'_>, allowed: Allowed) -> Inspected {
+    let packet = whole.bytes();
     let Some(flow) = flow_of(packet) else { return Inspected::OfNoFlow };
     let wanted = if flow.protocol == PROTOCOL_TCP { allowed.tcp } else { allowed.udp };
     if !wanted {
@@ -170,10 +173,13 @@ fn inspect(packet: &[u8], allowed: Allowed) -> Inspected {
     }
     let candidate = match flow.protocol {
         PROTOCOL_TCP => tcp_candidate(packet, flow),
-        _ => udp_candidate(packet, flow),
+        _ => udp_candidate(whole, flow),
     };
     match candidate {
-        Some(candidate) if ip_header_is_sound(packet, flow) && checksum_is_right(packet, flow) => {
+        Some(candidate)
+            if ip_header_is_sound(packet, flow)
+                && (whole.lacks_checksum() || checksum_is_right(packet, flow)) =>
+        {
             Inspected::Candidate(candidate)
         }
         Some(_) | None => Inspected::OfFlow(flow),
@@ -226,10 +232,11 @@ fn is_replaceable(flags: u8, options: &[u8]) -> bool {
     flags == FLAG_ACK && (options.is_empty() || is_known)
 }
 
-fn udp_candidate(packet: &[u8], flow: Flow) -> Option<Candidate> {
+fn udp_candidate(whole: Packet<'_>, flow: Flow) -> Option<Candidate> {
+    let packet = whole.bytes();
     let udp = &packet[flow.ip_len..];
     let length = usize::from(u16::from_be_bytes([udp[4], udp[5]]));
-    let has_checksum = udp[6] != 0 || udp[7] != 0;
+    let has_checksum = udp[6] != 0 || udp[7] != 0 || whole.lacks_checksum();
     let header_len = flow.ip_len + UDP_HEADER_LEN;
     if length != udp.len() || !has_checksum || packet.len() <= header_len {
         return None;
@@ -270,7 +277,7 @@ struct Run {
 }
 
 struct Batch<'a, 'p> {
-    packets: &'p [&'a [u8]],
+    packets: &'p [Packet<'a>],
     /// For each packet the next one of its run.
     next: [u16; BATCH_MAX],
     /// Open runs, the oldest first, without gaps.
@@ -279,7 +286,7 @@ struct Batch<'a, 'p> {
 
 impl<'a> Batch<'a, '_> {
     fn take(&mut self, index: u16, candidate: Candidate, emit: &mut impl FnMut(Output<'a, '_>)) {
-        let packet = self.packets[usize::from(index)];
+        let packet = self.packets[usize::from(index)].bytes();
         let slot = self.slot_of(&candidate.flow, packet);
         if let Some(slot) = slot {
             if self.append(slot, index, &candidate) {
@@ -306,7 +313,7 @@ impl<'a> Batch<'a, '_> {
     /// The open run with the flow of `packet`.
     fn slot_of(&self, flow: &Flow, packet: &[u8]) -> Option<usize> {
         self.runs.iter().flatten().position(|run| {
-            let head = self.packets[usize::from(run.head)];
+            let head = self.packets[usize::from(run.head)].bytes();
             run.first.flow == *flow && flow.same(head, packet)
         })
     }
@@ -315,8 +322,8 @@ impl<'a> Batch<'a, '_> {
     /// acknowledgement takes the place of the one before it.
     fn append(&mut self, slot: usize, index: u16, candidate: &Candidate) -> bool {
         let Some(run) = &mut self.runs[slot] else { return false };
-        let head = self.packets[usize::from(run.head)];
-        let packet = self.packets[usize::from(index)];
+        let head = self.packets[usize::from(run.head)].bytes();
+        let packet = self.packets[usize::from(index)].bytes();
         if run.first.is_bare() || candidate.is_bare() {
             let is_newer = run.first.is_bare()
                 && candidate.is_bare()
@@ -373,15 +380,15 @@ impl<'a> Batch<'a, '_> {
             emit(Output::Single { packet, verified: true });
             return;
         }
-        let (mut packets, mut payloads) = ([&[][..]; RUN_MAX], [&[][..]; RUN_MAX]);
+        let (mut packets, mut payloads) = ([Packet::default(); RUN_MAX], [&[][..]; RUN_MAX]);
         let mut at = run.head;
         for slot in 0..usize::from(run.count) {
             packets[slot] = self.packets[usize::from(at)];
-            payloads[slot] = &packets[slot][run.first.header_len..];
+            payloads[slot] = &packets[slot].bytes()[run.first.header_len..];
             at = self.next[usize::from(at)];
         }
         let count = usize::from(run.count);
-        let (header, vnet) = super_header(&run, packets[0], packets[count - 1]);
+        let (header, vnet) = super_header(&run, packets[0].bytes(), packets[count - 1].bytes());
         emit(Output::Super {
             vnet,
             header: &header[..run.first.header_len],

@@ -14,6 +14,7 @@ mod checksum;
 mod device;
 pub(crate) mod merge;
 mod merging;
+mod packet;
 pub(crate) mod split;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use std::{
 pub use self::buffers::Home;
 pub use self::device::{Offload, TunOptions};
 pub(crate) use self::device::{check_name, index_of};
+pub use self::packet::Packet;
 pub use self::split::{HEADER_LEN_MAX, Segment};
 pub use self::vnet::PACKET_LEN_MAX;
 use self::{
@@ -198,17 +200,17 @@ impl Tun {
     ///
     /// # Errors
     /// [`Error::NoInterface`] when the interface was removed by somebody else.
-    pub fn write<'a>(
+    pub fn write<'a, P: Into<Packet<'a>>>(
         &mut self,
-        packets: impl IntoIterator<Item = &'a [u8]>,
+        packets: impl IntoIterator<Item = P>,
     ) -> Result<Written, Error> {
         let mut packets = packets.into_iter();
         let mut written = Written::default();
         loop {
-            let mut batch = [&[][..]; BATCH_MAX];
+            let mut batch = [Packet::default(); BATCH_MAX];
             let mut count = 0;
             for (slot, packet) in batch.iter_mut().zip(packets.by_ref()) {
-                *slot = packet;
+                *slot = packet.into();
                 count += 1;
             }
             self.write_batch(&batch[..count], &mut written)?;
@@ -218,7 +220,7 @@ impl Tun {
         }
     }
 
-    fn write_batch(&mut self, batch: &[&[u8]], written: &mut Written) -> Result<(), Error> {
+    fn write_batch(&mut self, batch: &[Packet<'_>], written: &mut Written) -> Result<(), Error> {
         let is_on = self.merging.is_on(Instant::now);
         let allowed = Allowed { tcp: is_on, udp: is_on && self.offload.udp };
         let mut gone = false;
@@ -234,10 +236,13 @@ impl Tun {
         if gone { Err(Error::NoInterface { name: self.name.clone() }) } else { Ok(()) }
     }
 
-    fn write_single(&self, packet: &[u8], verified: bool, written: &mut Written) -> Done {
-        let checksum = if verified { Checksum::Verified } else { Checksum::Present };
+    fn write_single(&self, packet: Packet<'_>, verified: bool, written: &mut Written) -> Done {
+        let is_right = verified || packet.lacks_checksum();
+        let checksum = if is_right { Checksum::Verified } else { Checksum::Present };
         let header = Vnet::plain(checksum).encode(false);
-        let pieces = [IoSlice::new(&header), IoSlice::new(packet)];
+        let mut room = [0; HEADER_LEN_MAX];
+        let [head, tail] = packet.finish(&mut room);
+        let pieces = [IoSlice::new(&header), IoSlice::new(head), IoSlice::new(tail)];
         let pieces = if self.offload.vnet_header { &pieces[..] } else { &pieces[1..] };
         let done = self.write_pieces(pieces);
         written.count(done, 1);
@@ -249,7 +254,7 @@ impl Tun {
         vnet: Vnet,
         header: &[u8],
         payloads: &[&[u8]],
-        packets: &[&[u8]],
+        packets: &[Packet<'_>],
         written: &mut Written,
     ) -> Done {
         let vnet = vnet.encode(header[0] >> 4 == 6);
@@ -269,7 +274,7 @@ impl Tun {
         }
         self.merging.refused(Instant::now());
         // The checksums of these packets were found right: they travel alone.
-        packets.iter().map(|packet| self.write_single(packet, true, written)).max().unwrap_or(done)
+        packets.iter().map(|&packet| self.write_single(packet, true, written)).max().unwrap_or(done)
     }
 
     fn write_pieces(&self, pieces: &[IoSlice<'_>]) -> Done {

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use super::{
     checksum,
     merge::{self, Allowed, BATCH_MAX, Output},
-    split::{self, Segment},
+    packet::Packet,
+    split::{self, HEADER_LEN_MAX, Segment},
     vnet::{Checksum, Gso, VNET_LEN, Vnet},
 };
 
@@ -129,12 +130,17 @@ impl Spec {
 
 /// What the kernel would be given, as (header, packet).
 fn merged(packets: &[Vec<u8>], allowed: Allowed) -> Vec<(Vnet, Vec<u8>)> {
-    let slices: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+    let packets: Vec<Packet<'_>> = packets.iter().map(|packet| Packet::whole(packet)).collect();
+    written(&packets, allowed)
+}
+
+/// The same of packets that may lack their checksums.
+fn written(packets: &[Packet<'_>], allowed: Allowed) -> Vec<(Vnet, Vec<u8>)> {
     let mut outputs = Vec::new();
-    merge::merge(&slices, allowed, &mut |output| {
+    merge::merge(packets, allowed, &mut |output| {
         outputs.push(match output {
             Output::Single { packet, verified: _ } => {
-                (Vnet::plain(Checksum::Present), packet.to_vec())
+                (Vnet::plain(Checksum::Present), finished(packet))
             }
             Output::Super { vnet, header, payloads, packets } => {
                 assert_eq!(payloads.len(), packets.len());
@@ -143,6 +149,24 @@ fn merged(packets: &[Vec<u8>], allowed: Allowed) -> Vec<(Vnet, Vec<u8>)> {
         });
     });
     outputs
+}
+
+/// A packet as it is written alone.
+fn finished(packet: Packet<'_>) -> Vec<u8> {
+    packet.finish(&mut [0; HEADER_LEN_MAX]).concat()
+}
+
+/// The packet with other bytes in the field of its checksum.
+fn blank(mut packet: Vec<u8>, bytes: u16) -> Vec<u8> {
+    let field = checksum_at(&packet);
+    packet[field..field + 2].copy_from_slice(&bytes.to_be_bytes());
+    packet
+}
+
+/// Where the checksum of a packet lies that [`Spec`] built.
+fn checksum_at(packet: &[u8]) -> usize {
+    let (start, protocol) = if packet[0] == 0x45 { (20, packet[9]) } else { (40, packet[6]) };
+    start + if protocol == 17 { 6 } else { 16 }
 }
 
 fn cut(outputs: Vec<(Vnet, Vec<u8>)>) -> Vec<Vec<u8>> {
@@ -317,6 +341,43 @@ fn a_corrupted_packet_stays_corrupted() {
 }
 
 #[test]
+fn packets_without_checksums_are_joined_and_come_back_with_them() {
+    for v6 in [false, true] {
+        for udp in [false, true] {
+            let packets = run(40, |index| match udp {
+                true => Spec::udp(v6, 80, index, 1_300),
+                false => Spec::tcp(v6, 80, index, 1_300),
+            });
+            // Some are whole, as those that had to travel so.
+            let bytes: Vec<Vec<u8>> = (0..)
+                .zip(&packets)
+                .map(|(at, it)| if at % 5 == 4 { it.clone() } else { blank(it.clone(), at) })
+                .collect();
+            let given = (0..).zip(&bytes).map(|(at, it)| match at % 5 {
+                4 => Packet::whole(it),
+                _ => Packet::without_checksum(it),
+            });
+            let given: Vec<Packet<'_>> = given.collect();
+            let outputs = written(&given, BOTH);
+            assert_eq!(outputs.len(), 1, "v6 {v6} udp {udp}");
+            assert_eq!(cut(outputs), packets);
+            let alone = written(&given, Allowed { tcp: false, udp: false });
+            assert_eq!(alone.len(), 40);
+            assert_eq!(cut(alone), packets);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_tcp_and_no_udp_is_written_as_it_is() {
+    let mut short = [0; 24];
+    (short[0], short[9]) = (0x45, 17);
+    for packet in [&[][..], &[0x45; 9], &[0x45; 20], &[0x60; 41], &short, &[7; 90]] {
+        assert_eq!(finished(Packet::without_checksum(packet)), packet);
+    }
+}
+
+#[test]
 fn nothing_is_joined_that_was_not_agreed() {
     let packets = run(3, |index| Spec::udp(false, 80, index, 100));
     assert_eq!(merged(&packets, Allowed { tcp: true, udp: false }).len(), 3);
@@ -420,6 +481,22 @@ proptest! {
         let outputs = merged(&packets, BOTH);
         prop_assert!(outputs.iter().all(|(_, packet)| packet.len() <= super::PACKET_LEN_MAX));
         prop_assert_eq!(by_flow(&cut(outputs)), by_flow(&packets));
+    }
+
+    /// Also that of a packet that is joined with none because a reserved bit is set.
+    #[test]
+    fn a_checksum_that_was_left_out_is_made(spec in spec(), bytes: u16, reserved: bool) {
+        let mut packet = spec.build();
+        if reserved && !spec.v6 {
+            packet[6] |= 0x80; // a bit of the fragment field that means nothing (RFC 791, 3.1)
+        }
+        let field = checksum_at(&packet);
+        let blank = blank(packet.clone(), bytes);
+        if packet[field..field + 2] == [0, 0] {
+            packet[field..field + 2].fill(0xff); // the same, as UDP writes it
+        }
+        let outputs = written(&[Packet::without_checksum(&blank)], BOTH);
+        prop_assert_eq!(cut(outputs), [packet]);
     }
 
     #[test]
