@@ -68,8 +68,9 @@ pub trait Device {
     /// Reads once and calls `each` for every packet, in order.
     fn read(&mut self, each: impl FnMut(Pieces<'_>)) -> Queue;
 
-    /// Writes packets, in order. Packets that the device refuses are lost, as on any interface.
-    fn write<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>);
+    /// Writes packets, in order, each in one piece. Makes the checksums that were left out. Packets
+    /// that the device refuses are lost, as on any interface.
+    fn write<'a>(&mut self, packets: impl Iterator<Item = Pieces<'a>>);
 }
 
 /// Sockets, by the numbers that the node gives them, and sockets that listen.

@@ -100,8 +100,8 @@ impl crate::Device for Device {
         if count == 0 { Queue::Empty } else { Queue::Unknown }
     }
 
-    fn write<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
-        self.written.extend(packets.map(<[u8]>::to_vec));
+    fn write<'a>(&mut self, packets: impl Iterator<Item = Pieces<'a>>) {
+        self.written.extend(packets.map(Pieces::to_vec));
     }
 }
 

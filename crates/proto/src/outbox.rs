@@ -13,8 +13,10 @@ use std::sync::Arc;
 
 use crate::crypto::{Nonce, Profile, SealKey};
 use crate::id::{PacketNumber, PathSerial, SessionIndex, SocketId};
+use crate::packet::Checksum;
 use crate::time::Duration;
 use crate::wire::data::{HEADER_LEN, MAX_DATAGRAM, TAG_LEN};
+use crate::wire::inner::Pieces;
 
 /// Datagrams in one run: what the kernel takes in one call (`UDP_MAX_SEGMENTS` is 128 in new
 /// kernels, 64 in older ones).
@@ -103,7 +105,8 @@ pub struct Outbox {
     runs: Vec<Run>,
     jobs: Vec<SealJob>,
     inner: Vec<u8>,
-    inner_ends: Vec<usize>,
+    /// Where each inner packet ends, and what is known of its checksum.
+    inner_ends: Vec<(usize, Checksum)>,
 }
 
 impl Outbox {
@@ -159,27 +162,31 @@ impl Outbox {
         })
     }
 
-    /// The inner packets for the TUN, in order.
-    pub fn inner(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.inner_ends.iter().copied());
-        starts.zip(&self.inner_ends).map(|(start, &end)| &self.inner[start..end])
+    /// The inner packets for the TUN, in order, each in one piece. Whoever writes them makes the
+    /// checksums that were left out.
+    pub fn inner(&self) -> impl Iterator<Item = Pieces<'_>> {
+        let starts = std::iter::once(0).chain(self.inner_ends.iter().map(|&(end, _)| end));
+        starts.zip(&self.inner_ends).map(|(start, &(end, checksum))| {
+            Pieces::whole(&self.inner[start..end]).with_checksum(checksum)
+        })
     }
 
     /// Adds an inner packet for the TUN. Returns whether there was room.
-    pub(crate) fn push_inner(&mut self, packet: &[u8]) -> bool {
+    pub(crate) fn push_inner(&mut self, packet: Pieces<'_>) -> bool {
         if self.inner.len() + packet.len() > INNER_BYTES_MAX {
             return false;
         }
-        self.inner.extend_from_slice(packet);
-        self.inner_ends.push(self.inner.len());
+        packet.copy_to(&mut self.inner);
+        self.inner_ends.push((self.inner.len(), packet.checksum));
         true
     }
 
-    /// The inner packet that was added last, to be changed.
+    /// The inner packet that was added last, to be changed. A checksum that was left out need not
+    /// be mended.
     pub(crate) fn last_inner(&mut self) -> &mut [u8] {
         let end = self.inner.len();
         let start =
-            self.inner_ends.len().checked_sub(2).map_or(0, |before| self.inner_ends[before]);
+            self.inner_ends.len().checked_sub(2).map_or(0, |before| self.inner_ends[before].0);
         &mut self.inner[start.min(end)..]
     }
 

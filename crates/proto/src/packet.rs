@@ -56,6 +56,9 @@ pub enum Checksum {
     Unchecked,
     /// It is right: it was just made from the bytes that it covers.
     Right,
+    /// It was left out, and its field means nothing: whoever hands the packet to its receiver makes
+    /// it.
+    LeftOut,
 }
 
 /// How bytes are saved on a packet of a flow that its user named, in one byte. Packets of all other

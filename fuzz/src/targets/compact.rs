@@ -17,10 +17,10 @@ fn run(data: &[u8]) {
     let Some((header, body)) = rest.split_at_checked(length.into()) else { return };
     let Ok(template) = Template::parse(form, header) else { return };
     assert_eq!((template.form(), template.header()), (form, header), "said again, it is another");
-    let mut packet = Vec::new();
-    if template.restore(body, &mut packet).is_err() {
-        return;
-    }
+    let mut head = Vec::new();
+    let Ok(restored) = template.restore(body, &mut head) else { return };
+    assert!(InnerPacket::parse(restored).is_ok(), "its headers are read before it is whole");
+    let packet = restored.to_vec();
     assert!(packet.len() <= MAX_PACKET && InnerPacket::whole(&packet).is_ok());
     let pieces = Pieces::whole(&packet);
     assert!(template.matches(&packet), "it is of another flow than its context");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rove_engine::Queue;
 use rove_os::error::Error;
-use rove_os::tun::{Read, Tun};
+use rove_os::tun::{Packet, Read, Tun};
 use rove_proto::packet::Checksum;
 use rove_proto::wire::inner::{Home, Pieces};
 
@@ -86,14 +86,22 @@ impl rove_engine::Device for Device {
         Queue::Empty
     }
 
-    fn write<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
+    fn write<'a>(&mut self, packets: impl Iterator<Item = Pieces<'a>>) {
         if self.is_lost {
             self.refused += packets.count() as u64;
             return;
         }
-        match self.tun.write(packets) {
+        match self.tun.write(packets.map(packet)) {
             Ok(written) => self.refused += written.refused as u64,
             Err(_) => self.lose(),
         }
+    }
+}
+
+/// An inner packet in one piece, as the device takes it.
+const fn packet(Pieces { head, checksum, .. }: Pieces<'_>) -> Packet<'_> {
+    match checksum {
+        Checksum::Unchecked | Checksum::Right => Packet::whole(head),
+        Checksum::LeftOut => Packet::without_checksum(head),
     }
 }

@@ -10,6 +10,7 @@ use rove_os::links::Link;
 use rove_os::tun::Tun;
 use rove_proto::id::{LinkId, Transport};
 use rove_proto::node::{self, Command, PeerStatus};
+use rove_proto::wire::inner::Pieces;
 
 use super::token::{COPIED, STREAMS, TUN, WAKE};
 use super::{Data, News, Order, Snapshot};
@@ -136,7 +137,7 @@ impl Data {
                     let _ = reply.try_send(self.engine.node().flows(self.now(), from));
                 }
                 Ok(Order::Inject { packets, reply }) => {
-                    self.engine.device.write(packets.iter().map(Vec::as_slice));
+                    self.engine.device.write(packets.iter().map(|packet| Pieces::whole(packet)));
                     // Likewise.
                     let _ = reply.try_send(());
                 }

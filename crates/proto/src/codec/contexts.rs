@@ -216,6 +216,7 @@ fn add(entries: &mut Vec<Entry>, now: Instant, template: Template) {
 #[derive(Clone, Debug, Default)]
 struct Check {
     body: Vec<u8>,
+    head: Vec<u8>,
     whole: Vec<u8>,
     restored: Vec<u8>,
 }
@@ -228,8 +229,13 @@ impl Check {
         fields.append(packet, &mut self.body);
         self.whole.clear();
         packet.copy_to(&mut self.whole);
-        let restored = template.restore(&self.body, &mut self.restored);
-        debug_assert!(restored.is_ok() && self.restored == self.whole, "another packet comes out");
+        self.restored.clear();
+        let restored = template.restore(&self.body, &mut self.head);
+        let is_same = restored.is_ok_and(|restored| {
+            restored.finish_to(&mut self.restored);
+            self.restored == self.whole
+        });
+        debug_assert!(is_same, "another packet comes out");
     }
 }
 
@@ -259,15 +265,20 @@ impl Known {
         Ok(())
     }
 
-    /// Puts the packet into `out` that travelled as `body`.
+    /// The packet that travelled as `body`, as [`Template::restore`] gives it out.
     ///
     /// # Errors
     /// [`DropReason::UnknownContext`] if there is no such context, or not any more;
     /// [`DropReason::BadFrame`] if `body` does not fit it.
-    pub fn restore(&self, id: u16, body: &[u8], out: &mut Vec<u8>) -> Result<(), DropReason> {
+    pub fn restore<'p>(
+        &self,
+        id: u16,
+        body: &'p [u8],
+        head: &'p mut Vec<u8>,
+    ) -> Result<Pieces<'p>, DropReason> {
         let place = u32::from(id).checked_sub(self.first).ok_or(DropReason::UnknownContext)?;
         let template = self.templates.get(place as usize).and_then(Option::as_ref);
-        template.ok_or(DropReason::UnknownContext)?.restore(body, out)
+        template.ok_or(DropReason::UnknownContext)?.restore(body, head)
     }
 }
 

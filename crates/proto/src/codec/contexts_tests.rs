@@ -33,10 +33,10 @@ impl Scene {
             *defined += 1;
             Some(*defined - 1)
         })?;
-        let (mut body, mut out) = (Vec::new(), Vec::new());
+        let (mut body, mut head) = (Vec::new(), Vec::new());
         compact.fields.append(passing.packet, &mut body);
-        self.known.restore(compact.context, &body, &mut out).unwrap();
-        assert_eq!(out, packet);
+        let restored = self.known.restore(compact.context, &body, &mut head).unwrap();
+        assert_eq!(restored.to_vec(), packet);
         Some(compact.context)
     }
 
@@ -171,20 +171,21 @@ fn rtp_is_elided_as_soon_as_the_peer_knows_its_template() {
 fn a_receiver_takes_each_id_once_and_keeps_the_newest() {
     let mut known = Known::default();
     let template = Template::of(&packet(1), false).unwrap();
-    let mut out = Vec::new();
+    let restore =
+        |known: &Known, id, body: &[u8]| known.restore(id, body, &mut Vec::new()).map(|_| ());
     assert_eq!(known.define(1, Some(template)), Err(DropReason::BadFrame), "the first is 0");
     assert_eq!(known.define(0, Some(template)), Ok(()));
     assert_eq!(known.define(0, Some(template)), Err(DropReason::BadFrame));
     assert_eq!(known.define(1, None), Ok(()));
-    assert_eq!(known.restore(1, &[0; 9], &mut out), Err(DropReason::UnknownContext), "refused");
-    assert_eq!(known.restore(2, &[0; 9], &mut out), Err(DropReason::UnknownContext));
-    assert_eq!(known.restore(0, &[0; 9], &mut out), Ok(()));
-    assert_eq!(known.restore(0, &[0; 2], &mut out), Err(DropReason::BadFrame));
+    assert_eq!(restore(&known, 1, &[0; 9]), Err(DropReason::UnknownContext), "refused");
+    assert_eq!(restore(&known, 2, &[0; 9]), Err(DropReason::UnknownContext));
+    assert_eq!(restore(&known, 0, &[0; 9]), Ok(()));
+    assert_eq!(restore(&known, 0, &[0; 2]), Err(DropReason::BadFrame));
     for id in 2..=u16::try_from(KEPT).unwrap() {
         assert_eq!(known.define(id, Some(template)), Ok(()));
     }
-    assert_eq!(known.restore(0, &[0; 9], &mut out), Err(DropReason::UnknownContext), "forgotten");
-    assert_eq!(known.restore(2, &[0; 9], &mut out), Ok(()));
+    assert_eq!(restore(&known, 0, &[0; 9]), Err(DropReason::UnknownContext), "forgotten");
+    assert_eq!(restore(&known, 2, &[0; 9]), Ok(()));
     assert_eq!(known.templates.len(), KEPT);
     assert!((1_025..=u16::MAX).all(|id| known.define(id, None).is_ok()));
 }

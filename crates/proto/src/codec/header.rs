@@ -6,6 +6,9 @@
 //! does not travel follows from the template and the length: lengths, and checksums that are right.
 //! Everything else travels whole: fragments, IP options, extension headers, other TCP options, a
 //! wrong checksum.
+//!
+//! Restoring makes no checksum of the transport. The device needs none for packets that it joins to
+//! one super-packet, and makes that of all others.
 
 use crate::error::DropReason;
 use crate::packet::Checksum;
@@ -385,73 +388,85 @@ impl Template {
         sum.and(if head.len().is_multiple_of(2) { rest } else { rest.swap_bytes() })
     }
 
-    /// Puts the packet into `out` of which `body` has the fields that vary, and the payload.
+    /// The packet of which `body` has the fields that vary, and the payload. Its headers are put
+    /// into `head`. Its checksum is [left out](Checksum::LeftOut), unless it has none.
     ///
     /// # Errors
     /// [`DropReason::BadFrame`] if `body` is too short, or the packet longer than any.
-    pub fn restore(&self, body: &[u8], out: &mut Vec<u8>) -> Result<(), DropReason> {
-        let at = self.shape.transport();
+    pub fn restore<'p>(
+        &self,
+        body: &'p [u8],
+        head: &'p mut Vec<u8>,
+    ) -> Result<Pieces<'p>, DropReason> {
         let mut fields = Body(body);
-        out.clear();
-        out.extend_from_slice(self.header());
+        self.restore_headers(&mut fields, head)?;
+        let Body(payload) = fields;
+        let len = head.len() + payload.len();
+        if len > MAX_PACKET {
+            return Err(DropReason::BadFrame);
+        }
+        self.complete(head, len);
+        let has_none = matches!(self.shape.upper, Upper::Udp { has_checksum: false, .. });
+        let checksum = if has_none { Checksum::Unchecked } else { Checksum::LeftOut };
+        if self.is_rtp() {
+            head.extend_from_slice(payload); // where the RTP header may go on
+            return Ok(Pieces::whole(head).with_checksum(checksum));
+        }
+        Ok(Pieces::cut(head, payload).with_checksum(checksum))
+    }
+
+    /// Puts headers into `head` that are whole but for lengths and checksums.
+    fn restore_headers(
+        &self,
+        fields: &mut Body<'_>,
+        head: &mut Vec<u8>,
+    ) -> Result<(), DropReason> {
+        let at = self.shape.transport();
+        head.clear();
+        head.extend_from_slice(self.header());
         if self.shape.is_v6 {
             let [class] = fields.take()?;
-            out[0] |= class >> 4;
-            out[1] |= class << 4;
+            head[0] |= class >> 4;
+            head[1] |= class << 4;
         } else {
-            [out[1], out[4], out[5]] = fields.take()?;
+            [head[1], head[4], head[5]] = fields.take()?;
         }
         match self.shape.upper {
             Upper::Tcp { clocks, sacks } => {
-                [out[at + 13]] = fields.take()?;
-                out[at + 4..at + 12].copy_from_slice(&fields.take::<8>()?);
-                out[at + 14..at + 16].copy_from_slice(&fields.take::<2>()?);
+                [head[at + 13]] = fields.take()?;
+                head[at + 4..at + 12].copy_from_slice(&fields.take::<8>()?);
+                head[at + 14..at + 16].copy_from_slice(&fields.take::<2>()?);
                 if clocks {
                     let values = at + TCP_HEADER + CLOCKS_LEAD.len();
-                    out[values..values + 8].copy_from_slice(&fields.take::<8>()?);
+                    head[values..values + 8].copy_from_slice(&fields.take::<8>()?);
                 }
                 if sacks {
-                    restore_sacks(&mut fields, at, out)?;
+                    restore_sacks(fields, at, head)?;
                 }
             }
             Upper::Udp { is_rtp: true, .. } => {
                 let rtp = at + UDP_HEADER;
-                out[rtp + 1..rtp + 8].copy_from_slice(&fields.take::<7>()?);
+                head[rtp + 1..rtp + 8].copy_from_slice(&fields.take::<7>()?);
             }
             Upper::Udp { is_rtp: false, .. } => {}
         }
-        let Body(payload) = fields;
-        if out.len() + payload.len() > MAX_PACKET {
-            return Err(DropReason::BadFrame);
-        }
-        out.extend_from_slice(payload);
-        self.complete(out);
         Ok(())
     }
 
-    /// Writes the lengths and the checksums of a packet that is whole but for them.
-    fn complete(&self, packet: &mut [u8]) {
-        let (at, len) = (self.shape.transport(), packet.len());
+    /// Writes the lengths of a packet of `len` bytes into its headers, and the checksum of IPv4.
+    fn complete(&self, head: &mut [u8], len: usize) {
+        let at = self.shape.transport();
         let bytes = |len: usize| u16::try_from(len).unwrap_or_default().to_be_bytes();
         if self.shape.is_v6 {
-            packet[4..6].copy_from_slice(&bytes(len - IPV6_HEADER));
+            head[4..6].copy_from_slice(&bytes(len - IPV6_HEADER));
         } else {
-            packet[2..4].copy_from_slice(&bytes(len));
-            let checksum = Sum::default().bytes(&packet[..at]).checksum();
-            packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+            head[2..4].copy_from_slice(&bytes(len));
+            let checksum = Sum::default().bytes(&head[..at]).checksum();
+            head[10..12].copy_from_slice(&checksum.to_be_bytes());
         }
-        let field = match self.shape.upper {
-            Upper::Tcp { .. } => at + 16,
-            Upper::Udp { has_checksum, .. } => {
-                packet[at + 4..at + 6].copy_from_slice(&bytes(len - at));
-                if !has_checksum {
-                    return;
-                }
-                at + 6
-            }
-        };
-        let checksum = self.sum(packet, &[]).checksum();
-        packet[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
+        if self.shape.protocol() == UDP {
+            head[at + 4..at + 6].copy_from_slice(&bytes(len - at));
+        }
     }
 }
 

@@ -135,11 +135,11 @@ fn round_trip(template: &Template, packet: &[u8], cut: usize) -> Option<(Vec<u8>
     if !template.matches(pieces.head) {
         return None;
     }
-    let (mut body, mut out) = (Vec::new(), vec![7]);
+    let (mut body, mut head) = (Vec::new(), vec![7]);
     let fields = template.elide(pieces)?;
     fields.append(pieces, &mut body);
     assert_eq!(body.len(), fields.len(&pieces));
-    template.restore(&body, &mut out).unwrap();
+    let out = template.restore(&body, &mut head).unwrap().to_vec();
     Some((body, out))
 }
 
@@ -197,8 +197,10 @@ proptest! {
         }
         for form in [form, form & 7, known.form()] {
             let Ok(template) = Template::parse(form, &header) else { continue };
-            let mut out = Vec::new();
-            if template.restore(&body, &mut out).is_ok() {
+            let mut head = Vec::new();
+            if let Ok(restored) = template.restore(&body, &mut head) {
+                prop_assert!(InnerPacket::parse(restored).is_ok());
+                let out = restored.to_vec();
                 prop_assert!(InnerPacket::whole(&out).is_ok() && out.len() <= MAX_PACKET);
                 let (_, again) = round_trip(&template, &out, out.len()).unwrap();
                 prop_assert_eq!(again, out);
@@ -236,6 +238,24 @@ fn so_much_is_saved() {
     assert_eq!(saved(&Made::udp(false, &rtp), false), 28 - 3);
     let rtcp = [&[0x80, 200, 0, 6][..], &[9; 24]].concat();
     assert_eq!(saved(&Made::udp(false, &rtcp), true), 28 - 3, "RTCP has another header");
+}
+
+/// The header of RTP may go on behind its fixed part, and is read where it lies in one piece.
+#[test]
+fn the_payload_of_a_restored_datagram_lies_in_one_piece() {
+    let fixed = [0x90, 0x60, 0, 1, 0, 0, 0, 160, 1, 2, 3, 4];
+    let payload = [&fixed[..], &[0xbe, 0xde, 0, 1, 9, 9, 9, 9], &[7; 160]].concat();
+    let packet = Made::udp(false, &payload).bytes();
+    for (is_rtp, tail) in [(true, 0), (false, payload.len())] {
+        let template = Template::of(&packet, is_rtp).unwrap();
+        let (mut body, mut head) = (Vec::new(), Vec::new());
+        let pieces = Pieces::whole(&packet);
+        template.elide(pieces).unwrap().append(pieces, &mut body);
+        let restored = template.restore(&body, &mut head).unwrap();
+        assert_eq!((restored.tail.len(), restored.checksum), (tail, Checksum::LeftOut));
+        let datagram = InnerPacket::parse(restored).unwrap().datagram();
+        assert_eq!(datagram, Some((&payload[..], payload.len())));
+    }
 }
 
 #[test]

@@ -26,9 +26,10 @@ use super::abandoned::Abandoned;
 use super::bucket::BUCKETS;
 use super::progress::{HALF, Progress};
 use crate::blocks::{Blocks, Queue};
+use crate::packet::Checksum;
 use crate::time::{Duration, Instant};
 use crate::wire::frame::{Framing, expand_sequence};
-use crate::wire::inner::MAX_PACKET;
+use crate::wire::inner::{MAX_PACKET, Pieces};
 
 /// Bytes that may be kept in all, with what is remembered of each packet: what two paths of
 /// 1 Gbit/s deliver in 64 ms. One packet more may be kept until [`Reorder::next`] is asked.
@@ -113,7 +114,8 @@ struct Bucket {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     sequence: u32,
-    len: u32,
+    len: u16,
+    checksum: Checksum,
     /// Where its bytes lie, counted from the first that were ever kept.
     at: u64,
 }
@@ -121,7 +123,7 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     sequence: u32,
-    len: u32,
+    len: u16,
     /// When what is missing before it is given up.
     due: Instant,
 }
@@ -167,7 +169,7 @@ impl Reorder {
         now: Instant,
         bucket: u8,
         sequence: u32,
-        packet: &[u8],
+        packet: Pieces<'_>,
         hold: impl FnOnce() -> Duration,
     ) -> Taken {
         self.buckets.resize(BUCKETS, None);
@@ -201,13 +203,19 @@ impl Reorder {
         Taken::Kept
     }
 
-    /// Appends the next packet that goes on to `packet` and says of which bucket it is. To be asked
-    /// until there is none: after each packet that was taken, and when it is due.
-    pub fn next(&mut self, blocks: &mut Blocks, now: Instant, packet: &mut Vec<u8>) -> Option<u8> {
+    /// Appends the next packet that goes on to `packet`. Says of which bucket it is, and what is
+    /// known of its checksum. To be asked until there is none: after each packet that was taken,
+    /// and when it is due.
+    pub fn next(
+        &mut self,
+        blocks: &mut Blocks,
+        now: Instant,
+        packet: &mut Vec<u8>,
+    ) -> Option<(u8, Checksum)> {
         loop {
             while let Some(&bucket) = self.ready.last() {
-                if self.emit(blocks, now, bucket, packet) {
-                    return Some(bucket);
+                if let Some(checksum) = self.emit(blocks, now, bucket, packet) {
+                    return Some((bucket, checksum));
                 }
                 self.ready.pop();
             }
@@ -297,22 +305,25 @@ impl Reorder {
     }
 
     /// Appends the next packet of a bucket to `out`, if its turn has come or the gap before it is
-    /// given up.
-    fn emit(&mut self, blocks: &mut Blocks, now: Instant, bucket: u8, out: &mut Vec<u8>) -> bool {
-        let line = self.buckets.get_mut(usize::from(bucket)).and_then(Option::as_mut);
-        let Some(line) = line else { return false };
+    /// given up. Returns what is known of its checksum.
+    fn emit(
+        &mut self,
+        blocks: &mut Blocks,
+        now: Instant,
+        bucket: u8,
+        out: &mut Vec<u8>,
+    ) -> Option<Checksum> {
+        let line = self.buckets.get_mut(usize::from(bucket)).and_then(Option::as_mut)?;
         let before = line.weight();
         let is_full = line.is_full() || self.bytes > BYTES_MAX;
         let gives_up = is_full || line.due().is_some_and(|due| due <= now);
-        if !line.give_out(blocks, gives_up, out) {
-            return false;
-        }
+        let checksum = line.give_out(blocks, gives_up, out)?;
         self.kept -= 1;
         self.bytes -= before - line.weight();
         if self.kept == 0 {
             self.due = None;
         }
-        true
+        Some(checksum)
     }
 
     /// Finds out which buckets give up a gap now, and when the first of all does.
@@ -336,7 +347,13 @@ impl Reorder {
 
 impl Bucket {
     /// Keeps a packet whose turn is still to come, unless it is kept already.
-    fn keep(&mut self, blocks: &mut Blocks, sequence: u32, packet: &[u8], due: Instant) -> bool {
+    fn keep(
+        &mut self,
+        blocks: &mut Blocks,
+        sequence: u32,
+        packet: Pieces<'_>,
+        due: Instant,
+    ) -> bool {
         let next = self.progress.next();
         let ahead = |place: &Place| place.sequence.wrapping_sub(next);
         let distance = sequence.wrapping_sub(next);
@@ -350,31 +367,38 @@ impl Bucket {
             }
             Some(_) | None => self.places.len(),
         };
-        let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        let Pieces { head, tail, checksum, .. } = packet;
+        let len = u16::try_from(packet.len()).unwrap_or(u16::MAX);
         let at = self.forgotten + self.bytes.len() as u64;
-        self.bytes.push(blocks, packet);
+        self.bytes.push(blocks, head);
+        self.bytes.push(blocks, tail);
         self.arrivals.push_back(Arrival { sequence, len, due });
-        self.places.insert(to, Place { sequence, len, at });
+        self.places.insert(to, Place { sequence, len, checksum, at });
         true
     }
 
     /// Appends the first packet that is kept to `packet`, if it is next or what is missing before
-    /// it is given up.
-    fn give_out(&mut self, blocks: &mut Blocks, gives_up: bool, packet: &mut Vec<u8>) -> bool {
-        let Some(&first) = self.places.front() else { return false };
+    /// it is given up. Returns what is known of its checksum.
+    fn give_out(
+        &mut self,
+        blocks: &mut Blocks,
+        gives_up: bool,
+        packet: &mut Vec<u8>,
+    ) -> Option<Checksum> {
+        let &first = self.places.front()?;
         if !self.goes_on() {
             if !gives_up {
-                return false;
+                return None;
             }
             self.follows = None;
             self.progress.skip_to(first.sequence);
         }
         let from = usize::try_from(first.at - self.forgotten).unwrap_or(usize::MAX);
-        self.bytes.append_to(from, first.len as usize, packet);
+        self.bytes.append_to(from, first.len.into(), packet);
         self.places.pop_front();
         self.advance();
         self.forget_delivered(blocks);
-        true
+        Some(first.checksum)
     }
 
     /// What was delivered and came before all that is kept is not needed any more.
@@ -382,7 +406,7 @@ impl Bucket {
         while let Some(first) = self.arrivals.front()
             && first.sequence.wrapping_sub(self.progress.next()) >= HALF
         {
-            self.bytes.forget_first(blocks, first.len as usize);
+            self.bytes.forget_first(blocks, first.len.into());
             self.forgotten += u64::from(first.len);
             self.arrivals.pop_front();
         }

@@ -30,16 +30,19 @@ impl Exit {
     /// Takes the packet of a number, counted from the start. Its bytes tell the number.
     fn take(&mut self, now: Instant, number: u32, hold: Duration) -> Taken {
         let sequence = self.start.wrapping_add(number);
-        self.reorder.take(&mut self.blocks, now, 9, sequence, &bytes(number), || hold)
+        let bytes = bytes(number);
+        let cut = bytes.len() / 2 * (number as usize % 2);
+        let packet = Pieces::cut(&bytes[..cut], &bytes[cut..]).with_checksum(checksum(number));
+        self.reorder.take(&mut self.blocks, now, 9, sequence, packet, || hold)
     }
 
     /// The numbers that are given out now.
     fn next(&mut self, now: Instant) -> Vec<u32> {
         let mut all = Vec::new();
         let mut packet = vec![1];
-        while let Some(bucket) = self.reorder.next(&mut self.blocks, now, &mut packet) {
-            assert_eq!(bucket, 9);
+        while let Some(next) = self.reorder.next(&mut self.blocks, now, &mut packet) {
             let number = u32::from_be_bytes(packet[1..5].try_into().unwrap());
+            assert_eq!(next, (9, checksum(number)));
             assert_eq!(packet[1..], bytes(number), "it is as it came, behind what was there");
             packet.truncate(1);
             all.push(number);
@@ -61,6 +64,11 @@ impl Exit {
 fn bytes(number: u32) -> Vec<u8> {
     let len = [40, 1_400, 300, 1_500][number as usize % 4];
     number.to_be_bytes().into_iter().cycle().take(len).collect()
+}
+
+/// What is known of the checksum of a packet.
+fn checksum(number: u32) -> Checksum {
+    [Checksum::Unchecked, Checksum::LeftOut, Checksum::LeftOut][number as usize % 3]
 }
 
 #[test]
@@ -112,7 +120,9 @@ fn what_nobody_will_send_is_not_waited_for() {
     assert!(exit.is_at_rest());
     // Of a bucket of which nothing came yet, too.
     exit.reorder.abandon(8, 0, 3);
-    let first = exit.reorder.take(&mut exit.blocks, at(0), 8, 3, &bytes(3), || HOLD);
+    let packet = bytes(3);
+    let packet = Pieces::whole(&packet);
+    let first = exit.reorder.take(&mut exit.blocks, at(0), 8, 3, packet, || HOLD);
     assert_eq!(first, Taken::Deliver);
 }
 
@@ -197,20 +207,22 @@ fn when_nobody_will_send_what_is_missing_all_that_is_kept_goes_on() {
 #[test]
 fn no_bucket_waits_for_another() {
     let (mut reorder, mut blocks) = (Reorder::default(), Blocks::default());
-    let mut take =
-        |bucket, sequence| reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket], || HOLD);
+    let mut take = |bucket, sequence| {
+        let packet = [bucket];
+        reorder.take(&mut blocks, at(0), bucket, sequence, Pieces::whole(&packet), || HOLD)
+    };
     assert_eq!(
         (take(0, 1), take(255, 0), take(255, 2)),
         (Taken::Kept, Taken::Deliver, Taken::Kept)
     );
     assert_eq!(take(255, 1), Taken::Deliver);
     let mut packet = Vec::new();
-    assert_eq!(reorder.next(&mut blocks, at(0), &mut packet), Some(255));
+    assert_eq!(reorder.next(&mut blocks, at(0), &mut packet), Some((255, Checksum::Unchecked)));
     assert_eq!(reorder.next(&mut blocks, at(0), &mut packet), None);
     assert_eq!((packet, reorder.due()), (vec![255], Some(at(0) + HOLD)));
     reorder.clear(&mut blocks);
     assert_eq!((reorder.bytes(), reorder.due(), reorder.is_empty()), (0, None, true));
-    assert_eq!(reorder.take(&mut blocks, at(0), 0, 0, &[], || HOLD), Taken::Deliver);
+    assert_eq!(reorder.take(&mut blocks, at(0), 0, 0, Pieces::whole(&[]), || HOLD), Taken::Deliver);
 }
 
 #[test]
@@ -263,9 +275,10 @@ fn all_buckets_together_keep_no_more_than_there_is_room_for() {
     // Of each bucket every second is missing.
     for sequence in (1..18_000).step_by(2) {
         for bucket in [1, 2, 3] {
-            reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket; 1_000], || HOLD);
+            let bytes = [bucket; 1_000];
+            reorder.take(&mut blocks, at(0), bucket, sequence, Pieces::whole(&bytes), || HOLD);
             assert!(reorder.bytes() <= BYTES_MAX + 2_000);
-            while let Some(bucket) = reorder.next(&mut blocks, at(0), &mut packet) {
+            while let Some((bucket, _)) = reorder.next(&mut blocks, at(0), &mut packet) {
                 *given.entry(bucket).or_default() += 1;
             }
             assert!(reorder.bytes() <= BYTES_MAX);

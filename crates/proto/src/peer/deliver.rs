@@ -7,14 +7,16 @@ use crate::flow::Verdict;
 use crate::flow::live::Came;
 use crate::session::index::EpochId;
 use crate::tunnel::{Context, Side, saving};
-use crate::wire::inner::InnerPacket;
+use crate::wire::inner::{InnerPacket, Pieces};
 
 impl Peer {
     /// Delivers what is in sequence now or has waited for long enough: under the keys of `epoch`,
     /// and what came under the keys that followed and waited for that.
     pub(super) fn release(&mut self, cx: &mut Context<'_>, mut epoch: EpochId) {
-        while let Some(packet) = self.inbound.next(cx, &mut self.tunnel.epochs, &mut epoch) {
-            if let Err(reason) = self.deliver(cx, Came::InTurn, &packet) {
+        while let Some(next) = self.inbound.next(cx, &mut self.tunnel.epochs, &mut epoch) {
+            let (packet, checksum) = next;
+            let pieces = Pieces::whole(&packet).with_checksum(checksum);
+            if let Err(reason) = self.deliver(cx, Came::InTurn, pieces) {
                 cx.drops.count(reason);
             }
             self.inbound.give_back(packet);
@@ -26,9 +28,9 @@ impl Peer {
         &mut self,
         cx: &mut Context<'_>,
         came: Came,
-        packet: &[u8],
+        packet: Pieces<'_>,
     ) -> Result<(), DropReason> {
-        let inner = InnerPacket::whole(packet)?;
+        let inner = InnerPacket::parse(packet)?;
         if let Err(reason) = self.admission.admit(cx.now, &inner) {
             if self.tunnel.epochs.current.is_some()
                 && let Some(answer) = self.admission.refusal(cx.now, &inner)

@@ -5,17 +5,16 @@
 //! whether the peer may send it.
 
 use crate::ablation::Heuristic;
-use crate::error::DropReason;
 use crate::multipath::reorder::{HOLD_MAX, Taken};
 use crate::outbox::REST;
+use crate::packet::Checksum;
 use crate::path::Path;
 use crate::paths::list::Paths;
-use crate::session::epoch::Epoch;
 use crate::session::epochs::{Epochs, Standing};
 use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
 use crate::tunnel::{Config, Context};
-use crate::wire::frame::{CompactHead, Framing};
+use crate::wire::inner::Pieces;
 
 /// How long a gap in a sequence is held open, in round trips of the longest path: for a loss to be
 /// noticed, the repair to arrive, and for that once more.
@@ -38,8 +37,8 @@ pub(super) struct Inbound {
     lateness: Option<(Instant, Duration)>,
     /// Memory for one packet that comes out.
     packet: Vec<u8>,
-    /// Memory for one packet whose headers were elided.
-    restored: Vec<u8>,
+    /// Memory for the headers of one packet whose headers were elided.
+    headers: Vec<u8>,
 }
 
 impl Inbound {
@@ -50,7 +49,7 @@ impl Inbound {
         (epochs, paths): (&mut Epochs, &Paths),
         epoch: EpochId,
         (bucket, sequence): (u8, u32),
-        packet: &[u8],
+        packet: Pieces<'_>,
     ) -> Taken {
         let Some((epoch, _)) = epochs.find(epoch) else { return Taken::Duplicate };
         let (now, config, blocks) = (cx.now, cx.config, cx.memory.blocks());
@@ -63,38 +62,34 @@ impl Inbound {
         taken
     }
 
-    /// The packet that travelled without the fields of its context, and how it is numbered.
-    /// [`Self::give_back_restored`] takes the packet's memory.
-    pub(super) fn restore(
-        &mut self,
-        epoch: &Epoch,
-        head: CompactHead,
-        body: &[u8],
-    ) -> Result<(Framing, Vec<u8>), DropReason> {
-        let framing = epoch.restore(head, body, &mut self.restored)?;
-        Ok((framing, std::mem::take(&mut self.restored)))
+    /// Memory for the headers of a packet that is restored. [`Self::give_back_headers`] takes it.
+    pub(super) fn take_headers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.headers)
     }
 
-    /// Takes back the memory of a packet that was restored.
-    pub(super) fn give_back_restored(&mut self, packet: Vec<u8>) {
-        self.restored = packet;
+    /// Takes back the memory of the headers of a packet that was restored.
+    pub(super) fn give_back_headers(&mut self, headers: Vec<u8>) {
+        self.headers = headers;
     }
 
     /// The next packet under the keys of `epoch` that is in sequence now or has waited for long
-    /// enough. Where these are the previous keys, `epoch` becomes the current one after the last of
-    /// them, for packets that waited for that. [`Self::give_back`] takes the packet's memory.
+    /// enough, and what is known of its checksum. Where these are the previous keys, `epoch`
+    /// becomes the current one after the last of them, for packets that waited for that.
+    /// [`Self::give_back`] takes the packet's memory.
     pub(super) fn next(
         &mut self,
         cx: &mut Context<'_>,
         epochs: &mut Epochs,
         epoch: &mut EpochId,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<(Vec<u8>, Checksum)> {
         loop {
             let (found, standing) = epochs.find(*epoch)?;
             if cx.out.is_full() {
                 self.rests_until = cx.now + REST;
-            } else if found.reorder.next(cx.memory.blocks(), cx.now, &mut self.packet).is_some() {
-                return Some(std::mem::take(&mut self.packet));
+            } else if let Some((_, checksum)) =
+                found.reorder.next(cx.memory.blocks(), cx.now, &mut self.packet)
+            {
+                return Some((std::mem::take(&mut self.packet), checksum));
             }
             if standing != Standing::Previous {
                 return None;

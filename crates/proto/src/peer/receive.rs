@@ -27,6 +27,7 @@ use crate::tunnel::retransmit::ADVANCED_MAX;
 use crate::tunnel::{Context, Event, Side, saving};
 use crate::wire::control::Control;
 use crate::wire::frame::{Challenge, CompactHead, Feedback, Frame, Frames, Framing};
+use crate::wire::inner::Pieces;
 
 /// Where a datagram came from, in the peer's own terms.
 #[derive(Clone, Copy)]
@@ -209,7 +210,9 @@ impl Peer {
         let Some((epoch, standing)) = self.tunnel.epochs.find(id) else { return Ok(()) };
         let is_late = standing == Standing::Previous; // the peer has new keys since
         match frame {
-            Frame::Packet { framing, packet } => self.take_packet(cx, arrival, framing, packet)?,
+            Frame::Packet { framing, packet } => {
+                self.take_packet(cx, arrival, framing, Pieces::whole(packet))?;
+            }
             Frame::Compact { head, body } => take_compact(self, cx, arrival, (head, body))?,
             Frame::Compressed { framing, result } => {
                 take_compressed(self, cx, arrival, (framing, result))?;
@@ -225,7 +228,8 @@ impl Peer {
             }
             Frame::Retransmission { serial, number, packet } => {
                 if epoch.take_retransmitted(cx.now, serial, number)? {
-                    self.deliver(cx, arrival.came(&self.tunnel.paths.list), packet)?;
+                    let came = arrival.came(&self.tunnel.paths.list);
+                    self.deliver(cx, came, Pieces::whole(packet))?;
                 }
             }
             Frame::Feedback(feedback) => self.take_feedback(cx, arrival, &feedback),
@@ -286,7 +290,7 @@ impl Peer {
         cx: &mut Context<'_>,
         arrival: Arrival,
         framing: Framing,
-        packet: &[u8],
+        packet: Pieces<'_>,
     ) -> Result<(), DropReason> {
         let id = arrival.epoch;
         let place = match framing {
@@ -487,9 +491,11 @@ fn take_compact(
     (head, body): (CompactHead, &[u8]),
 ) -> Result<(), DropReason> {
     let Some((epoch, _)) = peer.tunnel.epochs.find(arrival.epoch) else { return Ok(()) };
-    let (framing, packet) = peer.inbound.restore(epoch, head, body)?;
-    let taken = peer.take_packet(cx, arrival, framing, &packet);
-    peer.inbound.give_back_restored(packet);
+    let mut headers = peer.inbound.take_headers();
+    let restored = epoch.restore(head, body, &mut headers);
+    let taken =
+        restored.and_then(|(framing, packet)| peer.take_packet(cx, arrival, framing, packet));
+    peer.inbound.give_back_headers(headers);
     taken
 }
 
@@ -501,7 +507,7 @@ fn take_compressed(
     (framing, result): (Framing, &[u8]),
 ) -> Result<(), DropReason> {
     let packet = cx.coder.take(result)?;
-    let taken = peer.take_packet(cx, arrival, framing, &packet);
+    let taken = peer.take_packet(cx, arrival, framing, Pieces::whole(&packet));
     cx.coder.give_back(packet);
     taken
 }

@@ -346,7 +346,7 @@ impl Peer {
         packet: &[u8],
     ) -> Result<(), DropReason> {
         match output {
-            Output::ToLocal if cx.out.push_inner(packet) => Ok(()),
+            Output::ToLocal if cx.out.push_inner(Pieces::whole(packet)) => Ok(()),
             Output::ToLocal => Err(DropReason::QueueFull),
             Output::ToRemote => {
                 let (packet, observes) = (InnerPacket::whole(packet)?, self.observes());

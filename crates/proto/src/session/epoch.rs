@@ -24,6 +24,7 @@ use crate::wire::control::{Control, INDICES_MAX};
 use crate::wire::data::expand_number;
 use crate::wire::features::Features;
 use crate::wire::frame::{CompactHead, Framing};
+use crate::wire::inner::Pieces;
 use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::{RestartNotice, RestartToken};
 
@@ -355,16 +356,16 @@ impl Epoch {
         self.contexts.define(id, template)
     }
 
-    /// Puts the packet into `out` that travelled without the fields of its context, and says how it
-    /// is numbered.
-    pub(crate) fn restore(
+    /// The packet that travelled without the fields of its context, and how it is numbered. Its
+    /// headers are put into `headers`.
+    pub(crate) fn restore<'p>(
         &self,
         head: CompactHead,
-        body: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Framing, DropReason> {
-        self.contexts.restore(head.context, body, out)?;
-        Ok(self.reorder.expanded(head.framing))
+        body: &'p [u8],
+        headers: &'p mut Vec<u8>,
+    ) -> Result<(Framing, Pieces<'p>), DropReason> {
+        let packet = self.contexts.restore(head.context, body, headers)?;
+        Ok((self.reorder.expanded(head.framing), packet))
     }
 
     /// The path that arrives on the lane of `serial`, if there is one.

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use super::checksum::Sum;
 use super::flags::Flags;
 use crate::blocks::parcel::Parcel;
 use crate::error::DropReason;
@@ -200,11 +201,44 @@ impl<'a> Pieces<'a> {
         self.len() == 0
     }
 
-    /// Appends the packet to `out`.
+    /// Appends the packet to `out`, with whatever lies in the field of its checksum.
     pub fn copy_to(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.head);
         out.extend_from_slice(self.tail);
     }
+
+    /// Appends the packet to `out`, with its checksum, if that was left out.
+    pub fn finish_to(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        self.copy_to(out);
+        if self.checksum == Checksum::LeftOut {
+            make_checksum(&mut out[start..]);
+        }
+    }
+
+    /// The same packet in memory of its own.
+    pub fn to_vec(self) -> Vec<u8> {
+        let mut packet = Vec::with_capacity(self.len());
+        self.finish_to(&mut packet);
+        packet
+    }
+}
+
+/// Makes the transport checksum of a TCP or UDP packet. Of the two ways to write zero it writes
+/// 0xffff, which UDP wants (RFC 768). Leaves all other packets alone.
+fn make_checksum(packet: &mut [u8]) {
+    let Ok(headers) = Headers::parse(packet, packet.len()) else { return };
+    let Headers { source, destination, protocol, transport, .. } = headers;
+    let (at, field) = match (protocol, transport) {
+        (TCP, Some(at)) => (at, at + 16),
+        (UDP, Some(at)) => (at, at + 6),
+        _ => return,
+    };
+    let Some(old) = packet.get_mut(field..field + 2) else { return };
+    old.fill(0);
+    let length = u16::try_from(packet.len() - at).unwrap_or_default();
+    let sum = Sum::default().pseudo(source, destination, protocol, length).bytes(&packet[at..]);
+    packet[field..field + 2].copy_from_slice(&sum.checksum().to_be_bytes());
 }
 
 /// The length that the IP header at the start of `bytes` declares; `None` when there is no valid

@@ -61,7 +61,7 @@ fn outcome(
     let datagrams = taken.borrow().clone();
     assert!(datagrams.len() >= count, "{} of {count} packets left", datagrams.len());
     let out = deliver(&mut pair, &datagrams, each);
-    let inner = out.inner().map(<[u8]>::to_vec).collect();
+    let inner = out.inner().map(Pieces::to_vec).collect();
     let client = pair.client_key;
     let state = pair.gateway.status(client).expect("the client is known").state;
     (inner, state, pair.gateway.drops().iter().map(|(_, count)| count).sum())

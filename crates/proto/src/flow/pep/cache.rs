@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::memory::{Memory, NoRoom};
 use crate::blocks::{BLOCK, Queue};
+use crate::packet::Checksum;
 use crate::wire::checksum::Sum;
 use crate::wire::inner::{Home, InnerPacket, Pieces};
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -108,7 +109,7 @@ impl<'a> Payload<'a> {
     /// The payload of a packet whose TCP header is `segment`.
     #[inline]
     pub(crate) fn of(packet: &InnerPacket<'a>, segment: &Segment) -> Self {
-        let Pieces { head, tail, home, checksum: _ } = packet.pieces;
+        let Pieces { head, tail, home, checksum } = packet.pieces;
         let from = segment.payload().start;
         let (bytes, home) = match head.get(from..) {
             Some(first) => ((first, tail), home.filter(|_| first.is_empty())),
@@ -117,7 +118,13 @@ impl<'a> Payload<'a> {
                 ((&[][..], rest.unwrap_or_default()), None)
             }
         };
-        let sum = if home.is_some() { 0 } else { segment.declared_sum(packet) };
+        let sum = if home.is_some() {
+            0
+        } else if checksum == Checksum::LeftOut {
+            sum_of(bytes.0, bytes.1) // it will be right
+        } else {
+            segment.declared_sum(packet)
+        };
         Self { seq: segment.seq, bytes, home, sum, push: segment.flags.has(Flags::PSH) }
     }
 

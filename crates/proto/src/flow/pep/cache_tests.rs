@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::wire::tcp::{Ends, Made};
 
 const START: Seq = Seq(u32::MAX - 500);
 
@@ -189,4 +190,27 @@ fn small_pieces_count_as_what_it_takes_to_remember_them() {
     assert_eq!((cache.len(), cache.waiting), (memory.used(), 0));
     cache.clear(&mut memory);
     assert_eq!(memory.used(), 0);
+}
+
+/// Its checksum was left out, and the field says nothing of the payload.
+#[test]
+fn the_payload_of_a_restored_packet_is_sound() {
+    let [source, destination] = [[10, 77, 0, 2], [192, 0, 2, 80]].map(|it| (it.into(), 443));
+    let made = Made {
+        ends: Ends { source, destination },
+        seq: Seq(7),
+        ack: Seq(9),
+        flags: Flags::ACK,
+        window: 512,
+        timestamps: None,
+    };
+    let mut packet = Vec::new();
+    made.emit((b"payload", &[]), &mut packet);
+    packet[36] ^= 1;
+    for (checksum, is_sound) in [(Checksum::Unchecked, false), (Checksum::LeftOut, true)] {
+        let packet = Pieces::whole(&packet).with_checksum(checksum);
+        let packet = InnerPacket::parse(packet).unwrap();
+        let segment = Segment::parse(&packet).unwrap();
+        assert_eq!(Payload::of(&packet, &segment).is_sound(), is_sound);
+    }
 }
