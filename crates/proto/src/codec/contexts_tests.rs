@@ -1,4 +1,4 @@
-use super::super::header::tests::Made;
+use super::super::header::tests::{Header, Made};
 use super::*;
 
 fn at(seconds: u64) -> Instant {
@@ -142,6 +142,32 @@ fn a_flow_has_two_templates_at_most() {
         }
     }
     assert_eq!((scene.defined, scene.contexts.buckets[0].len()), (2, 2));
+}
+
+#[test]
+fn segments_with_selective_acknowledgements_and_without_are_both_elided() {
+    let segment = |sacks: &[u64]| {
+        let upper = Header::Tcp {
+            numbers: [7, 9],
+            flags: 0x10,
+            window: 501,
+            clocks: Some(3),
+            sacks: sacks.to_vec(),
+        };
+        Made { upper, ..Made::udp(false, &[]) }.bytes()
+    };
+    // Whichever comes first.
+    for both in [[segment(&[5]), segment(&[])], [segment(&[]), segment(&[5, 6])]] {
+        let mut scene = Scene::default();
+        for packet in both.iter().flat_map(|packet| [packet; 10]) {
+            scene.send(at(0), 0, packet);
+            scene.delivered = scene.defined;
+        }
+        let contexts = both.each_ref().map(|packet| scene.send(at(0), 0, packet));
+        assert_eq!(contexts, [Some(0), Some(1)]);
+        let contexts = both.each_ref().map(|packet| scene.send(at(0), 0, packet));
+        assert_eq!(contexts, [Some(0), Some(1)], "in turns as well");
+    }
 }
 
 #[test]

@@ -286,15 +286,16 @@ impl Template {
             && self.header[at..at + 4] == other.header[at..at + 4]
     }
 
-    /// Whether the constant fields of the packet that begins with `head` are those of the template.
+    /// Whether the constant fields of the packet that begins with `head` are those of the template,
+    /// and whether it has SACK blocks if the template is for those.
     pub fn matches(&self, head: &[u8]) -> bool {
-        let Some(head) = head.get(..self.shape.len()) else { return false };
+        let Some(fixed) = head.get(..self.shape.len()) else { return false };
         let constant = self.header.iter().zip(&self.mask);
-        let differ = head
+        let differ = fixed
             .iter()
             .zip(constant)
             .fold(0, |all, (byte, (own, mask))| all | ((byte ^ own) & mask));
-        differ == 0
+        differ == 0 && self.options(head).is_some()
     }
 
     /// The fields of `packet` that vary, if it [matches](Self::matches) and everything else about
