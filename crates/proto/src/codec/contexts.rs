@@ -66,12 +66,21 @@ pub struct Compact {
 #[derive(Clone, Debug, Default)]
 pub struct Contexts {
     /// None at all, or [`BUCKETS`].
-    buckets: Vec<Vec<Entry>>,
+    buckets: Vec<Bucket>,
     /// The ID of the next context.
     next: u32,
     /// Checks that what comes out is what went in.
     #[cfg(debug_assertions)]
     check: Check,
+}
+
+/// The templates of the flows of one bucket.
+#[derive(Clone, Debug, Default)]
+struct Bucket {
+    entries: Vec<Entry>,
+    /// The place of the one that was used last. Packets come in runs, so the next packet is
+    /// compared with it first.
+    recent: usize,
 }
 
 /// A template of a flow.
@@ -106,39 +115,31 @@ impl Contexts {
         mut define: impl FnMut(u16, &Template) -> Option<u32>,
     ) -> Option<Compact> {
         let Passing { bucket, is_rtp, packet } = passing;
-        self.buckets.resize_with(BUCKETS, Vec::new);
-        let entries = &mut self.buckets[usize::from(bucket)];
-        let mut usable = None;
-        let mut is_there = false;
-        // Templates with RTP come first: those without match their packets, too.
-        for entry in entries.iter_mut().filter(|entry| entry.template.matches(packet.head)) {
-            entry.used_at = now;
-            is_there |= entry.template.is_rtp() || !is_rtp;
-            if let Some(id) = entry.proceed(&mut self.next, delivered, &mut define) {
-                usable = Some((id, &entry.template));
-                break;
-            }
-        }
-        let compact = usable.and_then(|(context, template)| {
+        self.buckets.resize_with(BUCKETS, Bucket::default);
+        let bucket = &mut self.buckets[usize::from(bucket)];
+        let (usable, is_there) = match bucket.again(now, passing, self.next) {
+            Some(id) => (Some(id), true),
+            None => bucket.find(now, passing, &mut self.next, delivered, &mut define),
+        };
+        let compact = usable.and_then(|context| {
+            let template = &bucket.entries.get(bucket.recent)?.template;
             let fields = template.elide(packet)?;
             #[cfg(debug_assertions)]
             self.check.restores(template, &fields, packet);
             Some(Compact { context, fields })
         });
         if !is_there && let Some(template) = Template::of(packet.head, is_rtp) {
-            add(entries, now, template);
+            add(&mut bucket.entries, now, template);
         }
         compact
     }
 
     /// The same for a packet that was lost: by a context that the peer has, and no new one.
     pub fn elide_again(&self, bucket: u8, packet: Pieces<'_>) -> Option<Compact> {
-        let entries = self.buckets.get(usize::from(bucket))?;
-        let known = entries.iter().find_map(|entry| match entry.state {
-            State::Known { id } if entry.template.matches(packet.head) => {
-                is_used(self.next, id).then_some((id, &entry.template))
-            }
-            State::Known { .. } | State::Seen(_) | State::Sent { .. } => None,
+        let entries = &self.buckets.get(usize::from(bucket))?.entries;
+        let known = entries.iter().find_map(|entry| {
+            let id = entry.known(self.next)?;
+            entry.template.matches(packet.head).then_some((id, &entry.template))
         });
         let (context, template) = known?;
         Some(Compact { context, fields: template.elide(packet)? })
@@ -150,7 +151,53 @@ impl Contexts {
     }
 }
 
+impl Bucket {
+    /// The ID of the most recent template, if the peer has it and it fits this packet as well.
+    fn again(&mut self, now: Instant, passing: Passing<'_>, next: u32) -> Option<u16> {
+        let entry = self.entries.get_mut(self.recent)?;
+        let id = entry.known(next)?;
+        let is_of_kind = entry.template.is_rtp() || !passing.is_rtp;
+        if !is_of_kind || !entry.template.matches(passing.packet.head) {
+            return None;
+        }
+        entry.used_at = now;
+        Some(id)
+    }
+
+    /// Looks through all templates. Returns the ID of the first that fits and that the peer has,
+    /// which is the most recent now; and whether there is one of the kind that the packet wants.
+    fn find(
+        &mut self,
+        now: Instant,
+        passing: Passing<'_>,
+        next: &mut u32,
+        delivered: u32,
+        define: &mut impl FnMut(u16, &Template) -> Option<u32>,
+    ) -> (Option<u16>, bool) {
+        let mut is_there = false;
+        let entries = self.entries.iter_mut().enumerate();
+        // Templates with RTP come first: those without match their packets, too.
+        for (place, entry) in entries.filter(|(_, it)| it.template.matches(passing.packet.head)) {
+            entry.used_at = now;
+            is_there |= entry.template.is_rtp() || !passing.is_rtp;
+            if let Some(id) = entry.proceed(next, delivered, define) {
+                self.recent = place;
+                return (Some(id), is_there);
+            }
+        }
+        (None, is_there)
+    }
+}
+
 impl Entry {
+    /// Its ID, if the peer has it and the sender still uses that.
+    fn known(&self, next: u32) -> Option<u16> {
+        match self.state {
+            State::Known { id } => Some(id).filter(|&id| is_used(next, id)),
+            State::Seen(_) | State::Sent { .. } => None,
+        }
+    }
+
     /// One more packet has this template. Returns its ID, if the peer has it.
     fn proceed(
         &mut self,

@@ -97,12 +97,26 @@ fn flows_that_are_in_use_are_not_displaced() {
 }
 
 #[test]
+fn packets_of_a_run_are_compared_with_the_template_before_them_first() {
+    let mut scene = Scene::default();
+    for port in 1..=3 {
+        assert_eq!(scene.settle(at(0), port), Some(port - 1));
+    }
+    for (port, place) in [(3, 2), (1, 0), (1, 0), (2, 1), (3, 2), (3, 2)] {
+        assert_eq!(scene.send(at(1), 0, &packet(port)), Some(port - 1));
+        let bucket = &scene.contexts.buckets[0];
+        assert_eq!(bucket.recent, place);
+        assert_eq!(bucket.entries[place].used_at, at(1), "it is not displaced");
+    }
+}
+
+#[test]
 fn many_short_flows_define_nothing_and_stay_few() {
     let mut scene = Scene::default();
     for port in 1..2_000 {
         assert_eq!(scene.send(at(0), 0, &packet(port)), None);
     }
-    assert_eq!((scene.defined, scene.contexts.buckets[0].len()), (0, BUCKET_TEMPLATES));
+    assert_eq!((scene.defined, scene.contexts.buckets[0].entries.len()), (0, BUCKET_TEMPLATES));
 }
 
 #[test]
@@ -141,7 +155,7 @@ fn a_flow_has_two_templates_at_most() {
             scene.delivered = scene.defined;
         }
     }
-    assert_eq!((scene.defined, scene.contexts.buckets[0].len()), (2, 2));
+    assert_eq!((scene.defined, scene.contexts.buckets[0].entries.len()), (2, 2));
 }
 
 #[test]
