@@ -117,9 +117,9 @@ impl Contexts {
         let Passing { bucket, is_rtp, packet } = passing;
         self.buckets.resize_with(BUCKETS, Bucket::default);
         let bucket = &mut self.buckets[usize::from(bucket)];
-        let (usable, is_there) = match bucket.again(now, passing, self.next) {
+        let (usable, is_there) = match bucket.again(now, &passing, self.next) {
             Some(id) => (Some(id), true),
-            None => bucket.find(now, passing, &mut self.next, delivered, &mut define),
+            None => bucket.find(now, &passing, &mut self.next, delivered, &mut define),
         };
         let compact = usable.and_then(|context| {
             let template = &bucket.entries.get(bucket.recent)?.template;
@@ -153,7 +153,8 @@ impl Contexts {
 
 impl Bucket {
     /// The ID of the most recent template, if the peer has it and it fits this packet as well.
-    fn again(&mut self, now: Instant, passing: Passing<'_>, next: u32) -> Option<u16> {
+    #[inline]
+    fn again(&mut self, now: Instant, passing: &Passing<'_>, next: u32) -> Option<u16> {
         let entry = self.entries.get_mut(self.recent)?;
         let id = entry.known(next)?;
         let is_of_kind = entry.template.is_rtp() || !passing.is_rtp;
@@ -169,7 +170,7 @@ impl Bucket {
     fn find(
         &mut self,
         now: Instant,
-        passing: Passing<'_>,
+        passing: &Passing<'_>,
         next: &mut u32,
         delivered: u32,
         define: &mut impl FnMut(u16, &Template) -> Option<u32>,

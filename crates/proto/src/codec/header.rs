@@ -19,8 +19,7 @@ use crate::wire::inner::{
 
 /// Bytes of the longest template: IPv6, TCP, timestamps.
 pub const HEADER_MAX: usize = IPV6_HEADER + TCP_HEADER + CLOCKS;
-/// Bytes of the varying fields at most: IPv4 and TCP with timestamps and four SACK blocks.
-pub const FIELDS_MAX: usize = 3 + 11 + 8 + 1 + SACK_BLOCKS_MAX * SACK_BLOCK;
+const _: () = assert!(HEADER_MAX.is_multiple_of(4), "headers are compared in words");
 /// Bytes of the fixed RTP header (RFC 3550, section 5.1).
 const RTP_HEADER: usize = 12;
 /// Bytes of the timestamps option with its padding (RFC 7323, appendix A), and how they begin.
@@ -87,6 +86,18 @@ impl Shape {
                 Upper::Udp { is_rtp: true, .. } => UDP_HEADER + RTP_HEADER,
                 Upper::Udp { is_rtp: false, .. } => UDP_HEADER,
             }
+    }
+
+    /// Bytes of the fields that vary, without SACK blocks.
+    const fn fields(self) -> usize {
+        let ip = if self.is_v6 { 1 } else { 3 };
+        ip + match self.upper {
+            Upper::Tcp { clocks, sacks } => {
+                11 + (if clocks { 8 } else { 0 }) + (if sacks { 1 } else { 0 })
+            }
+            Upper::Udp { is_rtp: true, .. } => 7,
+            Upper::Udp { is_rtp: false, .. } => 0,
+        }
     }
 
     const fn protocol(self) -> u8 {
@@ -210,6 +221,8 @@ pub struct Template {
     /// The headers, zero where they vary.
     header: [u8; HEADER_MAX],
     mask: [u8; HEADER_MAX],
+    /// The sum of the constant fields of an IPv4 header.
+    ip_sum: u16,
 }
 
 impl Template {
@@ -222,7 +235,7 @@ impl Template {
         for ((byte, &sent), &mask) in header.iter_mut().zip(&head[..shape.len()]).zip(&mask) {
             *byte = sent & mask;
         }
-        Some(Self { shape, header, mask })
+        Some(Self { shape, header, mask, ip_sum: ip_sum(&header) })
     }
 
     /// Reads a template that a peer sent.
@@ -246,7 +259,7 @@ impl Template {
             }
             Upper::Udp { is_rtp, .. } => !is_rtp || whole[at + UDP_HEADER] >> 6 == 2,
         };
-        let template = Self { shape, header: whole, mask };
+        let template = Self { shape, header: whole, mask, ip_sum: ip_sum(&whole) };
         (is_blank && are_options_right).then_some(template).ok_or(DropReason::BadFrame)
     }
 
@@ -288,13 +301,14 @@ impl Template {
 
     /// Whether the constant fields of the packet that begins with `head` are those of the template,
     /// and whether it has SACK blocks if the template is for those.
+    #[inline]
     pub fn matches(&self, head: &[u8]) -> bool {
         let Some(fixed) = head.get(..self.shape.len()) else { return false };
-        let constant = self.header.iter().zip(&self.mask);
-        let differ = fixed
-            .iter()
-            .zip(constant)
-            .fold(0, |all, (byte, (own, mask))| all | ((byte ^ own) & mask));
+        let words = fixed.as_chunks::<4>().0.iter().zip(self.header.as_chunks::<4>().0);
+        let differ = words.zip(self.mask.as_chunks::<4>().0).fold(0, |all, ((is, was), mask)| {
+            let [is, was, mask] = [is, was, mask].map(|word| u32::from_ne_bytes(*word));
+            all | ((is ^ was) & mask)
+        });
         differ == 0 && self.options(head).is_some()
     }
 
@@ -305,43 +319,18 @@ impl Template {
         if head.len() < self.shape.len() {
             return None;
         }
-        let at = self.shape.transport();
         let options = self.options(head)?;
         if !self.are_lengths_right(packet) || !self.are_checksums_right(packet) {
             return None;
         }
-        let mut fields = Fields { bytes: [0; FIELDS_MAX], len: 0, skipped: self.shape.len() };
-        if self.shape.is_v6 {
-            fields.push(&[head[0] << 4 | head[1] >> 4]);
-        } else {
-            fields.push(&[head[1], head[4], head[5]]);
-        }
-        match self.shape.upper {
-            Upper::Tcp { clocks, sacks } => {
-                fields.push(&[head[at + 13]]);
-                fields.push(&head[at + 4..at + 12]);
-                fields.push(&head[at + 14..at + 16]);
-                if clocks {
-                    let values = at + TCP_HEADER + CLOCKS_LEAD.len();
-                    fields.push(&head[values..values + 8]);
-                }
-                if sacks {
-                    #[expect(clippy::cast_possible_truncation, reason = "at most four")]
-                    fields.push(&[(options.len() / SACK_BLOCK) as u8]);
-                    fields.push(options);
-                    fields.skipped += SACK_LEAD.len() + 1 + options.len();
-                }
-            }
-            Upper::Udp { is_rtp: true, .. } => {
-                fields.push(&head[at + UDP_HEADER + 1..at + UDP_HEADER + 8]);
-            }
-            Upper::Udp { is_rtp: false, .. } => {}
-        }
-        Some(fields)
+        #[expect(clippy::cast_possible_truncation, reason = "at most four blocks")]
+        let sacks = options.len() as u8;
+        Some(Fields { shape: self.shape, sacks })
     }
 
     /// The SACK blocks, of a template with them; nothing of one without. `None` if the options are
     /// others.
+    #[inline]
     fn options<'p>(&self, head: &'p [u8]) -> Option<&'p [u8]> {
         let Upper::Tcp { sacks: true, .. } = self.shape.upper else { return Some(&[]) };
         let at = self.shape.transport();
@@ -350,6 +339,7 @@ impl Template {
     }
 
     /// Whether the lengths in the headers are those of the packet.
+    #[inline]
     fn are_lengths_right(&self, packet: Pieces<'_>) -> bool {
         let (head, at, len) = (packet.head, self.shape.transport(), packet.len());
         let word = |at: usize| usize::from(u16::from_be_bytes([head[at], head[at + 1]]));
@@ -361,10 +351,11 @@ impl Template {
     /// Whether the checksums are those that the receiver writes. Of the two ways to write zero it
     /// writes 0xffff, so a field that is 0 does not fit. The payload is only summed if the checksum
     /// is not known to be right.
+    #[inline]
     fn are_checksums_right(&self, packet: Pieces<'_>) -> bool {
         let (head, at) = (packet.head, self.shape.transport());
-        if !self.shape.is_v6
-            && (head[10..12] == [0, 0] || Sum::default().bytes(&head[..at]).folded() != 0)
+        if let Some(ip) = head.first_chunk::<IPV4_HEADER>().filter(|_| !self.shape.is_v6)
+            && (ip[10..12] == [0, 0] || Sum::default().bytes(ip).folded() != 0)
         {
             return false;
         }
@@ -417,11 +408,7 @@ impl Template {
     }
 
     /// Puts headers into `head` that are whole but for lengths and checksums.
-    fn restore_headers(
-        &self,
-        fields: &mut Body<'_>,
-        head: &mut Vec<u8>,
-    ) -> Result<(), DropReason> {
+    fn restore_headers(&self, fields: &mut Body<'_>, head: &mut Vec<u8>) -> Result<(), DropReason> {
         let at = self.shape.transport();
         head.clear();
         head.extend_from_slice(self.header());
@@ -462,13 +449,21 @@ impl Template {
             head[4..6].copy_from_slice(&bytes(len - IPV6_HEADER));
         } else {
             head[2..4].copy_from_slice(&bytes(len));
-            let checksum = Sum::default().bytes(&head[..at]).checksum();
+            // Summing what was just written would wait for it.
+            let sum = Sum::default().word(self.ip_sum).word(head[1].into());
+            let sum = sum.word(u16::from_be_bytes([head[4], head[5]]));
+            let checksum = sum.word(u16::from_be_bytes(bytes(len))).checksum();
             head[10..12].copy_from_slice(&checksum.to_be_bytes());
         }
         if self.shape.protocol() == UDP {
             head[at + 4..at + 6].copy_from_slice(&bytes(len - at));
         }
     }
+}
+
+/// The sum of what is constant in an IPv4 header at the beginning of `header`.
+fn ip_sum(header: &[u8; HEADER_MAX]) -> u16 {
+    Sum::default().bytes(&header[..IPV4_HEADER]).folded()
 }
 
 /// Restores the SACK option behind the headers in `out`, and the length of the TCP header at `at`.
@@ -510,31 +505,58 @@ impl<'a> Body<'a> {
     }
 }
 
-/// The fields of a packet that vary.
+/// Which fields of a packet travel. They are read from the packet when it leaves: bytes that were
+/// just written one by one would have to be waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields {
-    bytes: [u8; FIELDS_MAX],
-    len: usize,
-    /// Bytes of the headers that they stand for.
-    skipped: usize,
+    shape: Shape,
+    /// Bytes of SACK blocks.
+    sacks: u8,
 }
 
 impl Fields {
-    fn push(&mut self, bytes: &[u8]) {
-        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
-    }
-
     /// Appends the body of the compact packet: the fields, and what follows the headers.
     pub fn append(&self, packet: Pieces<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.bytes[..self.len]);
-        out.extend_from_slice(packet.head.get(self.skipped..).unwrap_or_default());
+        let Some((head, rest)) = packet.head.split_at_checked(self.skipped()) else { return };
+        out.reserve(self.len(&packet));
+        let at = self.shape.transport();
+        if self.shape.is_v6 {
+            out.push(head[0] << 4 | head[1] >> 4);
+        } else {
+            out.extend_from_slice(&[head[1], head[4], head[5]]);
+        }
+        match self.shape.upper {
+            Upper::Tcp { clocks, sacks } => {
+                out.push(head[at + 13]);
+                out.extend_from_slice(&head[at + 4..at + 12]);
+                out.extend_from_slice(&head[at + 14..at + 16]);
+                if clocks {
+                    let values = at + TCP_HEADER + CLOCKS_LEAD.len();
+                    out.extend_from_slice(&head[values..values + 8]);
+                }
+                if sacks {
+                    out.push(self.sacks / SACK_BLOCK as u8);
+                    out.extend_from_slice(&head[head.len() - usize::from(self.sacks)..]);
+                }
+            }
+            Upper::Udp { is_rtp: true, .. } => {
+                out.extend_from_slice(&head[at + UDP_HEADER + 1..at + UDP_HEADER + 8]);
+            }
+            Upper::Udp { is_rtp: false, .. } => {}
+        }
+        out.extend_from_slice(rest);
         out.extend_from_slice(packet.tail);
     }
 
     /// Bytes of that body.
     pub const fn len(&self, packet: &Pieces<'_>) -> usize {
-        self.len + packet.len() - self.skipped
+        self.shape.fields() + self.sacks as usize + packet.len() - self.skipped()
+    }
+
+    /// Bytes of the headers that the fields stand for.
+    const fn skipped(&self) -> usize {
+        let lead = if self.sacks > 0 { SACK_LEAD.len() + 1 } else { 0 };
+        self.shape.len() + lead + self.sacks as usize
     }
 }
 

@@ -9,6 +9,7 @@ pub struct Sum(u64);
 impl Sum {
     /// Adds bytes that begin at an even offset of what is summed.
     #[must_use]
+    #[inline]
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
         // 2^32 is 1 where carries come around, so wider words give the same sum; and so do words in
         // the order of the processor, if the folded sum is brought into network order (RFC 1071,
