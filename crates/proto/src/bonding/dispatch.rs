@@ -2,8 +2,7 @@
 //!
 //! Urgent packets leave at once, on the path that delivers them first. All others wait in the fair
 //! queue of `multipath`, are given to paths that need one, and leave as the congestion controller
-//! of that path allows. `paths::plan::spread` decides which paths carry together, `share`
-//! applies that.
+//! of that path allows. `paths::plan::spread` decides which paths carry together.
 
 use super::Bonding;
 use crate::ablation::Heuristic;

@@ -5,17 +5,15 @@
 //! [`Bonding::send_in_turn`], which puts a packet into the queues of `multipath` if others wait.
 //! [`Bonding::serve`] empties these queues. A file calls only files of the groups below its own:
 //! - `dispatch` (the path of a packet, and when it leaves);
-//! - `live` (realtime packets and their copies), `retransmit` (lost packets), `share` (the paths
-//!   that carry together);
+//! - `live` (realtime packets and their copies), `retransmit` (lost packets);
 //! - `choice` (the path of a realtime packet and of its copies, among values),
-//!   `snapshots` (these paths as the scheduler sees them), `coupling` (shared bottlenecks),
-//!   `settings` (the scheduler and the kind of repair that a client asks for).
+//!   `snapshots` (these paths as the scheduler sees them), `settings` (the scheduler and the kind
+//!   of repair that a client asks for).
 
 use crate::ablation::Ablation;
 use crate::blocks::Blocks;
 use crate::blocks::parcel::Parcel;
 use crate::codec::sampling::Scarce;
-use crate::multipath::bottleneck::Bottlenecks;
 use crate::multipath::codel::Bound;
 use crate::multipath::far::Far;
 use crate::multipath::fq_codel::{FqCodel, WAIT_MAX};
@@ -29,12 +27,10 @@ use choice::Live;
 use settings::Settings;
 
 mod choice;
-mod coupling;
 pub(crate) mod dispatch;
 pub(crate) mod live;
 mod retransmit;
 mod settings;
-mod share;
 mod snapshots;
 
 /// Turns that are usually later than this are a busy processor's: a path queue runs empty then.
@@ -70,10 +66,6 @@ pub(crate) struct Bonding {
     looked: Option<(Instant, u64)>,
     /// Which paths count as as far as others.
     far: Far,
-    /// Which paths share a bottleneck.
-    bottlenecks: Bottlenecks,
-    /// The rate in bytes per second of the last path that lost its share.
-    carried: Option<f64>,
     /// How late this host's turns are.
     pub(crate) late: Lateness,
     /// Realtime packets, and the budgets for their copies.

@@ -1,7 +1,7 @@
 //! A session begins, changes its state and ends, and the shell changes what it goes by. While no
 //! path carries, open connections are held.
 
-use super::Peer;
+use super::{Peer, share};
 use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::live::Early;
 use crate::flow::{Flows, Memory};
@@ -138,7 +138,7 @@ impl Peer {
             self.tunnel.manage(cx, |paths, cx| paths.activate(cx, id));
             self.flush_waiting(cx);
         }
-        self.bonding.share_paths(cx, &mut self.tunnel);
+        self.shares.share_paths(cx, &mut self.tunnel);
         self.bonding.is_shared =
             self.tunnel.paths.list.iter().any(|path| path.congestion.is_some());
         self.tunnel.collect_lost(cx);
@@ -276,7 +276,7 @@ impl Peer {
         change: impl FnOnce(&mut Flows, &mut Context<'_>),
     ) {
         change(&mut self.flows, cx);
-        self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
+        share::assist(cx, &mut self.bonding, &mut self.tunnel, &mut self.flows);
         self.send_generated(cx);
     }
 

@@ -15,6 +15,7 @@
 //! - `lifecycle` (a session begins, changes its state and ends; changes by the shell);
 //! - `deliver` (inner packets from the peer to the TUN), `inbound` (their sequence);
 //! - `send` (inner packets from the TUN, and packets in place of those who cannot be reached);
+//! - `share` (the paths that carry together);
 //! - this file.
 
 use std::net::SocketAddr;
@@ -35,6 +36,7 @@ use crate::time::Instant;
 use crate::tunnel::{Context, PathStatus, PeerState, PeerStatus, Side, Tunnel, lost_at, saving};
 use crate::wire::control::{Control, Lease, Prefix};
 use inbound::Inbound;
+use share::Shares;
 use zeroize::Zeroizing;
 
 mod deliver;
@@ -45,6 +47,7 @@ mod lifecycle;
 pub(crate) mod pair;
 mod receive;
 mod send;
+mod share;
 mod timers;
 
 pub use crate::session::runs::{ALARM_TIME, SharedKey};
@@ -93,6 +96,8 @@ pub(crate) struct Peer {
     waiting: Waiting,
     /// What leaves by several paths.
     bonding: Bonding,
+    /// What is known of the paths that carry together.
+    shares: Shares,
     /// How packets come out of their sequence here.
     inbound: Inbound,
     /// Gateway: the client has said in this epoch what it wants early.
@@ -146,6 +151,7 @@ impl Peer {
             admission: Admission::new(config.access, secret),
             waiting: Waiting::default(),
             bonding: Bonding::new(ablation),
+            shares: Shares::default(),
             inbound: Inbound::default(),
             is_early_known: false,
             flows,
@@ -184,6 +190,7 @@ impl Peer {
     fn forget_session(&mut self, cx: &mut Context<'_>) {
         self.tunnel.forget(cx);
         self.inbound = Inbound::default();
+        self.shares = Shares::default();
         let waited = self.bonding.forget(cx.memory.blocks());
         cx.drops.count_many(DropReason::NoRoute, waited);
     }

@@ -7,7 +7,7 @@
 //! A [`DropReason`] says what was wrong with the datagram or one of its frames. A frame that is
 //! refused does not keep the others from being taken.
 
-use super::{Peer, Unsettled};
+use super::{Peer, Unsettled, share};
 use crate::codec::header::Template;
 use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::live::{Came, Early};
@@ -347,18 +347,18 @@ impl Peer {
             self.tunnel.prefer(cx, path, challenge.abandon_others);
         }
         if let Some(path) = path.filter(|_| self.at_gateway()) {
-            self.bonding.set_shared(&mut self.tunnel, cx.now, path, challenge.beside);
+            self.shares.set_shared(cx, &mut self.tunnel, path, challenge.beside);
         }
     }
 
     /// Hands feedback to the packets in flight, and what it shows to the paths.
     fn take_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, feedback: &Feedback) {
         let Arrival { epoch, came_at, .. } = arrival;
-        let conditions = self.bonding.conditions(cx);
+        let conditions = share::conditions(&self.bonding, cx);
         let Some(told) = self.tunnel.take_feedback(cx, epoch, came_at, feedback, conditions) else {
             return;
         };
-        self.bonding.couple(cx, &mut self.tunnel, &told);
+        self.shares.couple(cx, &mut self.tunnel, &told);
         if told.declines {
             self.tunnel.manage(cx, |paths, cx| paths.distrust(cx, told.path));
         }

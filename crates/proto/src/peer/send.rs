@@ -5,7 +5,7 @@
 //! how it leaves: at once or in its turn by paths with a share (`bonding`), by the one path without
 //! a share, or later. Work that a whole run of packets needs once is done before and after it.
 
-use super::Peer;
+use super::{Peer, share};
 use crate::bonding::Unsent;
 use crate::bonding::dispatch::Sent;
 use crate::error::DropReason;
@@ -38,7 +38,7 @@ impl Peer {
             self.rest_if_outlived(cx);
             self.tunnel.rekey_if_due(cx);
             self.tunnel.paths.note_packet_sent(cx.now);
-            self.bonding.assist(cx, &mut self.tunnel, &mut self.flows);
+            share::assist(cx, &mut self.bonding, &mut self.tunnel, &mut self.flows);
         }
         self.admission.note_sent(cx.now, packet);
         let observes = self.observes();
