@@ -185,16 +185,10 @@ impl Bonding {
 
     /// Gives the paths what they have need of, and lets leave what may. Returns whether something
     /// waits and no path carries a share any more: it is for the one path that there is.
-    pub(crate) fn serve(
-        &mut self,
-        cx: &mut Context<'_>,
-        tunnel: &mut Tunnel,
-        flows: &mut Flows,
-    ) -> bool {
+    pub(crate) fn serve(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) -> bool {
         if let Some(due) = self.due.filter(|&due| due <= cx.now) {
             self.late.sample(cx.now, cx.now.saturating_since(due));
         }
-        self.send_lost(cx, tunnel, flows);
         self.due = None;
         if self.is_idle() {
             self.idle_since = None;

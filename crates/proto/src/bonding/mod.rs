@@ -1,11 +1,11 @@
 //! Paths with a share, one or several, used as one: chooses the path of each packet and the time
-//! when it leaves, sends copies of realtime packets, and repairs losses.
+//! when it leaves, and sends copies of realtime packets.
 //!
 //! `Peer::send` asks for one of three ways: [`Bonding::send_live`], [`Bonding::send_urgent`], or
 //! [`Bonding::send_in_turn`], which puts a packet into the queues of `multipath` if others wait.
 //! [`Bonding::serve`] empties these queues. A file calls only files of the groups below its own:
 //! - `dispatch` (the path of a packet, and when it leaves);
-//! - `live` (realtime packets and their copies), `retransmit` (lost packets);
+//! - `live` (realtime packets and their copies);
 //! - `choice` (the path of a realtime packet and of its copies, among values),
 //!   `snapshots` (these paths as the scheduler sees them), `settings` (the scheduler and the kind
 //!   of repair that a client asks for).
@@ -14,6 +14,7 @@ use crate::ablation::Ablation;
 use crate::blocks::Blocks;
 use crate::blocks::parcel::Parcel;
 use crate::codec::sampling::Scarce;
+use crate::multipath::bucket::BUCKETS;
 use crate::multipath::codel::Bound;
 use crate::multipath::far::Far;
 use crate::multipath::fq_codel::{FqCodel, WAIT_MAX};
@@ -26,10 +27,9 @@ use crate::tunnel::Context;
 use choice::Live;
 use settings::Settings;
 
-mod choice;
+pub(crate) mod choice;
 pub(crate) mod dispatch;
 pub(crate) mod live;
-mod retransmit;
 mod settings;
 mod snapshots;
 
@@ -98,13 +98,23 @@ impl Bonding {
     }
 
     /// Drops what waits of which `is_useless` says so.
-    fn drop_useless(
+    pub(crate) fn drop_useless(
         &mut self,
         blocks: &mut Blocks,
         mut is_useless: impl FnMut(PacketRecord, &[u8]) -> bool,
     ) {
         self.entry.forget(blocks, &mut is_useless);
         self.lines.forget(blocks, &mut is_useless);
+        self.looked = None;
+    }
+
+    /// The first number under the current keys that waits for a path, of each bucket.
+    pub(crate) fn first_numbers(&self) -> [Option<u32>; BUCKETS] {
+        self.lines.firsts()
+    }
+
+    /// Something changed about paths that they do not show: all of them are looked at anew.
+    pub(crate) const fn look_anew(&mut self) {
         self.looked = None;
     }
 

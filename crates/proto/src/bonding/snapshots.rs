@@ -36,7 +36,7 @@ impl Bonding {
     }
 
     /// The path of the way whose place is chosen; `None` where nothing is shared among paths.
-    pub(super) fn chosen(
+    pub(crate) fn chosen(
         &mut self,
         now: Instant,
         tunnel: &mut Tunnel,

@@ -9,7 +9,7 @@
 
 mod abandoned;
 pub mod bottleneck;
-mod bucket;
+pub(crate) mod bucket;
 pub mod codel;
 pub mod far;
 pub mod fq_codel;

@@ -1,7 +1,7 @@
 //! A session begins, changes its state and ends, and the shell changes what it goes by. While no
 //! path carries, open connections are held.
 
-use super::{Peer, share};
+use super::{Peer, repair, share};
 use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::live::Early;
 use crate::flow::{Flows, Memory};
@@ -167,7 +167,7 @@ impl Peer {
             connector.call_off(cx, &self.tunnel.paths.list); // no other session is needed
         }
         self.hold_or_resume(cx);
-        self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
+        repair::send_lost(self, cx);
     }
 
     /// The session has new keys. Numbers, names and requests under the old ones are void. `first`
@@ -245,7 +245,7 @@ impl Peer {
             (false, true) => {
                 let trip = self.tunnel.paths.list.active().map(|path| path.rtt.smoothed());
                 self.flows.resume(cx.now, cx.memory, trip.unwrap_or_default());
-                self.bonding.end_sequences(cx, &mut self.tunnel, &mut self.flows);
+                repair::end_sequences(self, cx);
             }
             (true, true) => return,
             (false, false) => {}

@@ -15,7 +15,7 @@
 //! - `lifecycle` (a session begins, changes its state and ends; changes by the shell);
 //! - `deliver` (inner packets from the peer to the TUN), `inbound` (their sequence);
 //! - `send` (inner packets from the TUN, and packets in place of those who cannot be reached);
-//! - `share` (the paths that carry together);
+//! - `repair` (lost packets), `share` (the paths that carry together);
 //! - this file.
 
 use std::net::SocketAddr;
@@ -46,6 +46,7 @@ mod lifecycle;
 #[path = "../../tests/pair/mod.rs"]
 pub(crate) mod pair;
 mod receive;
+mod repair;
 mod send;
 mod share;
 mod timers;

@@ -5,7 +5,7 @@
 //! how it leaves: at once or in its turn by paths with a share (`bonding`), by the one path without
 //! a share, or later. Work that a whole run of packets needs once is done before and after it.
 
-use super::{Peer, share};
+use super::{Peer, repair, share};
 use crate::bonding::Unsent;
 use crate::bonding::dispatch::Sent;
 use crate::error::DropReason;
@@ -153,7 +153,7 @@ impl Peer {
 
     /// Sends what waited. Called when a path has become usable.
     pub(super) fn flush_waiting(&mut self, cx: &mut Context<'_>) {
-        self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
+        repair::send_lost(self, cx);
         let (mut packets, useless) = self.waiting.take(cx.now);
         (0..useless).for_each(|_| cx.drops.count(DropReason::NoRoute));
         // Until one waits again, or there is no room for more.
@@ -199,7 +199,8 @@ impl Peer {
 
     /// Lets leave what waits for its turn among several paths.
     pub(super) fn serve_bonding(&mut self, cx: &mut Context<'_>) {
-        if self.bonding.serve(cx, &mut self.tunnel, &mut self.flows) {
+        repair::send_lost(self, cx);
+        if self.bonding.serve(cx, &mut self.tunnel) {
             self.leave_bonding(cx);
         }
         self.bonding.heed_entry(&self.tunnel, &mut self.flows, cx.now);

@@ -5,7 +5,7 @@
 //! the rows that are due. `settle_time` follows them: it works out the state, repairs losses and
 //! sends what may leave. A due time is read from the state, so it cannot be out of date.
 
-use super::Peer;
+use super::{Peer, repair};
 use crate::error::{DropReason, PeerError};
 use crate::path::{PATHS_MAX, Path};
 use crate::paths::PathManager;
@@ -327,8 +327,8 @@ impl Peer {
             });
         }
         self.bonding.rescue(cx, &mut self.tunnel);
-        self.bonding.give_up_late(cx, &mut self.tunnel); // also by a path that has just got a share
-        self.bonding.send_lost(cx, &mut self.tunnel, &mut self.flows);
+        repair::give_up_late(self, cx); // also by a path that has just got a share
+        repair::send_lost(self, cx);
         self.serve_bonding(cx);
         self.send_generated(cx);
     }

@@ -1,5 +1,5 @@
 //! Collects the packets that dead paths still owed, and encodes one lost packet for sending.
-//! `bonding::retransmit` decides which packets are sent, when, and by which path.
+//! `peer::repair` decides which packets are sent, when, and by which path.
 
 use super::{Context, Tunnel, elision, saving};
 use crate::error::DropReason;
