@@ -52,11 +52,11 @@ impl Bonding {
     ) -> Option<Result<(), DropReason>> {
         let (now, len) = (cx.now, packet.len());
         let path = self.chosen(now, tunnel, |ways| scheduler::quickest(now, ways, len))?;
-        if !self.live.may_hurry(now, carried(&tunnel.sharing), len) {
+        if !self.live.may_hurry(now, carried(&self.ways), len) {
             return None;
         }
         Some(if self.settings.scheduler.copies() {
-            Self::send_by_all(cx, tunnel, path, record, packet.pieces)
+            self.send_by_all(cx, tunnel, path, record, packet.pieces)
         } else {
             tunnel.send_packet(cx, path, record, Framing::Plain, packet.pieces)
         })
@@ -74,7 +74,7 @@ impl Bonding {
         let repairs = !tunnel.recovery.queue.is_empty();
         let is_first = self.entry.is_empty();
         let scheduler = self.settings.scheduler;
-        let is_needed = scheduler.needs(cx.now, &tunnel.sharing) && !self.lines.are_full();
+        let is_needed = scheduler.needs(cx.now, &self.ways) && !self.lines.are_full();
         let copies = scheduler.copies() || self.far.copies();
         if is_first && !repairs && !copies && is_needed {
             return self.send_first(cx, tunnel, record, packet.pieces).map(|()| Sent::Left);
@@ -103,15 +103,14 @@ impl Bonding {
     ) -> Result<(), DropReason> {
         let len = packet.len();
         let scheduler = self.settings.scheduler;
-        let ways = &mut tunnel.sharing;
         let floor = self.far.terms(cx.now, record.bucket, len).floor;
         let (Some(place), Some(epoch)) =
-            (scheduler.choose(cx.now, ways, len, floor), &mut tunnel.epochs.current)
+            (scheduler.choose(cx.now, &mut self.ways, len, floor), &mut tunnel.epochs.current)
         else {
             return Err(DropReason::QueueFull); // one that has need has room
         };
         let given = Numbered::new(record, epoch.numbers.in_order(record.bucket));
-        let way = &mut ways[place];
+        let way = &mut self.ways[place];
         let path = way.path;
         let seals = tunnel.paths.list.get(path).is_some_and(|path| epoch.has_lane_for(path));
         if way.waiting == 0 && way.is_ready(cx.now) && !cx.out.is_full() && seals {
@@ -127,6 +126,7 @@ impl Bonding {
 
     /// Something that somebody waits for leaves by every path that has room, and is delivered once.
     fn send_by_all(
+        &self,
         cx: &mut Context<'_>,
         tunnel: &mut Tunnel,
         first: PathId,
@@ -135,8 +135,7 @@ impl Bonding {
     ) -> Result<(), DropReason> {
         let framing = tunnel.epochs.number_once(record.bucket).ok_or(DropReason::NoRoute)?;
         let duplicate = record.copied(Instance::Duplicate);
-        for place in 0..tunnel.sharing.len() {
-            let way = tunnel.sharing[place];
+        for way in &self.ways {
             if way.path != first && way.is_open() {
                 // What fails here is no loss: the first answers for it.
                 if tunnel.send_packet(cx, way.path, duplicate, framing, packet).is_ok() {
@@ -162,7 +161,7 @@ impl Bonding {
     pub(crate) fn heed_entry(&self, tunnel: &Tunnel, flows: &mut Flows, now: Instant) {
         let paths = &tunnel.paths.list;
         let entrance = || {
-            let carrying = || tunnel.sharing.iter().filter_map(|way| paths.get(way.path));
+            let carrying = || self.ways.iter().filter_map(|way| paths.get(way.path));
             let longest = carrying().filter_map(|path| path.rtt.minimum()).max();
             let controllers = carrying().filter_map(|path| path.congestion.as_deref());
             let sum = |(window, rate), one: &dyn Controller| {
@@ -196,12 +195,12 @@ impl Bonding {
             return false;
         }
         self.look_at_ways(tunnel, cx.now);
-        if tunnel.sharing.is_empty() {
+        if self.ways.is_empty() {
             return true;
         }
         self.idle_since = None;
-        if self.lines.has_stranded(&tunnel.sharing) {
-            self.give_stranded(cx, tunnel);
+        if self.lines.has_stranded(&self.ways) {
+            self.give_stranded(cx);
         }
         if !self.drain_lines(cx, tunnel) {
             self.due = Some(cx.now + REST);
@@ -214,13 +213,12 @@ impl Bonding {
             return false;
         }
         // Where nothing was given to a path yet, it will be when its turn comes.
-        let ways = &tunnel.sharing;
-        let gets_all = self.settings.scheduler.gets_all(ways);
+        let gets_all = self.settings.scheduler.gets_all(&self.ways);
         let may_get = |place| !self.entry.is_empty() && gets_all.is_none_or(|all| all == place);
         let waits = |&(place, way): &(usize, &PathSnapshot)| {
             way.is_open() && (may_get(place) || way.waiting > 0)
         };
-        let next_at = ways.iter().enumerate().filter(waits).map(|(_, way)| way.next_at).min();
+        let next_at = self.ways.iter().enumerate().filter(waits).map(|(_, way)| way.next_at).min();
         self.due = next_at.map(|next_at| wakes_at(cx.now, next_at));
         false
     }
@@ -232,17 +230,19 @@ impl Bonding {
         loop {
             self.fill_lines(cx, tunnel);
             let mut any = false;
-            for place in 0..tunnel.sharing.len() {
+            for place in 0..self.ways.len() {
                 let may_leave = |way: &PathSnapshot| way.waiting > 0 && way.is_ready(now);
-                while may_leave(&tunnel.sharing[place]) {
+                while may_leave(&self.ways[place]) {
                     if cx.out.is_full() {
                         saving::flush_due(tunnel, cx);
                         return false;
                     }
                     self.send_next(cx, tunnel, place);
+                    self.book(tunnel);
                     any = true;
                 }
                 saving::flush_due(tunnel, cx);
+                self.book(tunnel);
             }
             if !any {
                 return true;
@@ -256,8 +256,7 @@ impl Bonding {
         if !waits && !self.is_wanted {
             return;
         }
-        let Self { entry, is_closed, is_wanted, .. } = self;
-        let ways = &mut tunnel.sharing;
+        let Self { entry, ways, is_closed, is_wanted, .. } = self;
         (*is_closed, *is_wanted) = (false, waits);
         for path in tunnel.paths.list.iter_to_send() {
             let way = ways.iter().find(|way| way.path == path.id).filter(|_| waits);
@@ -274,8 +273,7 @@ impl Bonding {
         let Some(epoch) = &mut tunnel.epochs.current else { return };
         let blocks = cx.memory.blocks();
         let scheduler = self.settings.scheduler;
-        let Self { entry, lines, far, .. } = self;
-        let ways = &mut tunnel.sharing;
+        let Self { entry, lines, ways, far, .. } = self;
         while scheduler.needs(cx.now, ways)
             && !lines.are_full()
             && let Some((record, packet)) = entry.pop(blocks, cx.now)
@@ -313,14 +311,14 @@ impl Bonding {
     /// The next packet of the line of the path at `place` leaves; but where another path has got
     /// the last index, that line is stranded.
     fn send_next(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel, place: usize) {
-        let path = tunnel.sharing[place].path;
+        let path = self.ways[place].path;
         let paths = &tunnel.paths.list;
         if !paths.get(path).is_some_and(|path| tunnel.epochs.has_lane(path, paths.len())) {
-            tunnel.sharing[place].room = 0;
+            self.ways[place].room = 0;
             self.looked = None;
             return;
         }
-        let Some((given, packet)) = self.lines.pop(&mut tunnel.sharing[place]) else { return };
+        let Some((given, packet)) = self.lines.pop(&mut self.ways[place]) else { return };
         let pieces = Pieces::waited(&packet);
         let sent = if self.is_joined(cx, tunnel, place, (given, pieces)) {
             Ok(())
@@ -345,7 +343,7 @@ impl Bonding {
         place: usize,
         (given, packet): (Numbered, Pieces<'_>),
     ) -> bool {
-        let way = tunnel.sharing[place];
+        let way = self.ways[place];
         let Some(path) = tunnel.paths.list.get(way.path) else { return false };
         let room = path.mtu.datagram() - OVERHEAD;
         let len = packet.len() + NUMBERED_OVERHEAD;
@@ -362,9 +360,9 @@ impl Bonding {
     }
 
     /// What was given to a path that carries no more goes by another.
-    fn give_stranded(&mut self, cx: &mut Context<'_>, tunnel: &mut Tunnel) {
+    fn give_stranded(&mut self, cx: &mut Context<'_>) {
         let scheduler = self.settings.scheduler;
-        let ways = &mut tunnel.sharing;
+        let ways = &mut self.ways;
         while let Some((given, packet)) = self.lines.take_stranded(ways) {
             if given.record.instance == Instance::Duplicate {
                 cx.memory.blocks().discard(packet);

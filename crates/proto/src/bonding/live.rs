@@ -149,7 +149,7 @@ impl Bonding {
     /// Fills the room for the choice: the paths that carry, the earliest first.
     fn look_at_choices(&mut self, tunnel: &mut Tunnel, now: Instant) {
         self.look_at_ways(tunnel, now);
-        self.live.set_choices(tunnel.sharing.iter().filter_map(|way| choice_of(tunnel, now, way)));
+        self.live.set_choices(self.ways.iter().filter_map(|way| choice_of(tunnel, now, way)));
     }
 
     /// When copies are due of what left by a path that is in doubt by then.

@@ -19,6 +19,7 @@ use crate::multipath::codel::Bound;
 use crate::multipath::far::Far;
 use crate::multipath::fq_codel::{FqCodel, WAIT_MAX};
 use crate::multipath::path_queues::{Numbered, PathQueues};
+use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::REST;
 use crate::packet::{Instance, PacketRecord};
 use crate::recovery::lateness::Lateness;
@@ -52,6 +53,8 @@ pub(crate) struct Bonding {
     standing: Bound,
     /// Packets that were given to one path.
     lines: PathQueues,
+    /// The paths with a share that may carry now.
+    ways: Vec<PathSnapshot>,
     /// When a path may carry again; `None` while nothing waits for that.
     due: Option<Instant>,
     /// Something waits because the window of some path is full.
@@ -111,6 +114,11 @@ impl Bonding {
     /// The first number under the current keys that waits for a path, of each bucket.
     pub(crate) fn first_numbers(&self) -> [Option<u32>; BUCKETS] {
         self.lines.firsts()
+    }
+
+    /// The paths with a share that may carry, as they were when they were looked at last.
+    pub(crate) fn ways(&self) -> &[PathSnapshot] {
+        &self.ways
     }
 
     /// Something changed about paths that they do not show: all of them are looked at anew.

@@ -14,7 +14,7 @@ use crate::paths::list::ALL;
 use crate::paths::plan::is_fresh;
 use crate::recovery::delay;
 use crate::time::{Duration, Instant};
-use crate::tunnel::{Context, Tunnel};
+use crate::tunnel::{Context, Departure, Tunnel};
 
 /// All paths are looked at anew after so long: few packets at any rate, and less than feedback
 /// takes to tell of anything.
@@ -31,7 +31,7 @@ impl Bonding {
     pub(crate) fn is_bonded(&mut self, cx: &Context<'_>, tunnel: &mut Tunnel) -> bool {
         self.is_shared && {
             self.look_at_ways(tunnel, cx.now);
-            !tunnel.sharing.is_empty()
+            !self.ways.is_empty()
         }
     }
 
@@ -46,12 +46,22 @@ impl Bonding {
             return None;
         }
         self.look_at_ways(tunnel, now);
-        let place = choose(&tunnel.sharing)?;
-        Some(tunnel.sharing[place].path)
+        let place = choose(&self.ways)?;
+        Some(self.ways[place].path)
+    }
+
+    /// Books what has left by the paths.
+    pub(super) fn book(&mut self, tunnel: &mut Tunnel) {
+        for Departure { path, next_at, bytes } in tunnel.departures.take() {
+            if let Some(way) = self.ways.iter_mut().find(|way| way.path == path) {
+                way.left(next_at, bytes);
+            }
+        }
     }
 
     /// Looks which paths carry and how they are, if that may have changed.
     pub(crate) fn look_at_ways(&mut self, tunnel: &mut Tunnel, now: Instant) {
+        self.book(tunnel);
         let changes = tunnel.paths.list.changes();
         let looked = self.looked.filter(|&(at, _)| now < at + LOOK_EVERY);
         if looked.is_some_and(|(_, seen)| seen == changes) {
@@ -63,8 +73,8 @@ impl Bonding {
     }
 
     /// Looks which paths carry, and how those in the places of `changed` are.
-    fn look_at(&mut self, tunnel: &mut Tunnel, now: Instant, changed: u16) {
-        let mut ways = std::mem::take(&mut tunnel.sharing);
+    fn look_at(&mut self, tunnel: &Tunnel, now: Instant, changed: u16) {
+        let mut ways = std::mem::take(&mut self.ways);
         let mut count = 0;
         for (place, path) in tunnel.paths.list.iter().enumerate() {
             if !is_way(tunnel, now, path) {
@@ -117,7 +127,7 @@ impl Bonding {
         } else {
             self.far.forget();
         }
-        tunnel.sharing = ways;
+        self.ways = ways;
     }
 }
 

@@ -148,7 +148,7 @@ pub(super) fn assist(
     flows: &mut Flows,
 ) {
     let is_wanted = flows.wants_assist() == Assist::On && bonding.is_bonded(cx, tunnel);
-    let assists = match tunnel.sharing.len() {
+    let assists = match bonding.ways().len() {
         _ if !is_wanted => Assists::None,
         0 | 1 if !tunnel.paths.list.compete() => Assists::Begun,
         _ => Assists::All,

@@ -1,7 +1,7 @@
 //! The one place where a datagram of a session is made, whatever it carries: it gets its number,
 //! its frames are kept for repair, and its path is charged for it.
 
-use super::{Context, Tunnel};
+use super::{Context, Departure, Tunnel};
 use crate::error::DropReason;
 use crate::outbox::Draft;
 use crate::pack::joining::Contents;
@@ -30,10 +30,8 @@ pub(crate) fn send_parts(
     let path = tunnel.paths.list.get_to_send(path).ok_or(DropReason::NoRoute)?;
     let len = draft_datagram(cx, (epoch, &mut tunnel.recovery), path, content, fill)?;
     if let Some(controller) = &path.congestion {
-        let way = tunnel.sharing.iter_mut().find(|way| way.path == path.id);
-        if let Some(way) = way {
-            way.left(controller.next_at(), len);
-        }
+        let next_at = controller.next_at();
+        tunnel.departures.note(Departure { path: path.id, next_at, bytes: len });
     }
     Ok(())
 }

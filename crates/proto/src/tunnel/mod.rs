@@ -19,11 +19,11 @@
 //!   (compression, and several packets in one datagram);
 //! - `draft` (numbers and what is kept for repair), and this file (when a client asks for keys);
 //! - parts that own their state: `reach` (how a gateway reaches the client), `echo`, `changes`,
-//!   `last_words` (last feedback of paths that are gone); and `status`.
+//!   `departures` (what left by each path), `last_words` (last feedback of paths that are gone);
+//!   and `status`.
 
 use crate::codec::contexts::Contexts;
 use crate::error::DropReason;
-use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::Route;
 use crate::path::PathId;
 use crate::paths::PathManager;
@@ -38,6 +38,7 @@ use crate::session::restart::Proof;
 use crate::time::{Duration, Instant};
 use crate::wire::restart::RestartNotice;
 use changes::Changes;
+use departures::Departures;
 use echo::PendingEcho;
 use last_words::LastWords;
 use reach::Reach;
@@ -46,6 +47,7 @@ use saver::Saver;
 mod challenges;
 mod changes;
 pub(crate) mod datagram;
+mod departures;
 mod draft;
 mod echo;
 mod elision;
@@ -65,6 +67,7 @@ pub use crate::context::{Config, EVENTS_MAX, Event, Link, PeerState, StreamTo};
 pub(crate) use crate::paths::Side;
 pub use crate::paths::connector::STREAMS_MAX;
 pub use crate::paths::policing::{PolicedLink, Remedy};
+pub(crate) use departures::Departure;
 pub(crate) use feedback::Told;
 pub(crate) use status::lost_at;
 pub use status::{PathStatus, PeerStatus};
@@ -75,9 +78,8 @@ pub(crate) struct Tunnel {
     pub(crate) identity: Identity,
     pub(crate) epochs: Epochs,
     pub(crate) paths: PathManager,
-    /// Snapshots of the paths with a share. `Bonding` builds them; `send_under` books in them each
-    /// datagram that leaves.
-    pub(crate) sharing: Vec<PathSnapshot>,
+    /// What left by the paths with a share, until `bonding` books it.
+    pub(crate) departures: Departures,
     /// Client: what arrived by paths that are gone, until the gateway knows.
     last_words: LastWords,
     /// What is in flight, and what is to be sent again.
@@ -104,7 +106,7 @@ impl Tunnel {
             identity,
             epochs: Epochs::default(),
             paths: PathManager::new(side),
-            sharing: Vec::new(),
+            departures: Departures::default(),
             last_words: LastWords::default(),
             recovery: LossRecovery::default(),
             changes: Changes::default(),
@@ -126,7 +128,7 @@ impl Tunnel {
         }
         self.epochs.clear(cx.indices);
         self.paths.forget();
-        self.sharing.clear();
+        self.departures.forget();
         self.changes.forget_paths();
         self.recovery = LossRecovery::default();
         self.control = ControlSender::default();
