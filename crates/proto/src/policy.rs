@@ -6,7 +6,7 @@
 //!   field, and who decides it;
 //! - `draft_datagram` (`tunnel/draft.rs`), which takes the epoch's profile today;
 //! - repairs (`tunnel/retransmit.rs`), which know the flow and no record, and copies
-//!   (`bonding/live.rs`), which know neither; pieces of a packet (`send_split`);
+//!   (`peer/live.rs`), which know neither; pieces of a packet (`send_split`);
 //! - what both ends know: a feature in `wire/handshake.rs`, and its specification;
 //! - status (`crates/host/src/flows.rs`), which shows the session's profile.
 //!

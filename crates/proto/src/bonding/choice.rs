@@ -1,7 +1,7 @@
 //! The path of a realtime packet and those of its copies, as far as that is a choice among values.
 //!
 //! Knows paths by how late they deliver and what they lose, and packets that left and may have to
-//! leave once more. Sends nothing: `live` does.
+//! leave once more. Sends nothing: `peer::live` does.
 //!
 //! There are two bounds. A flow may leave early only up to `EARLY_PART` of the rate of its path,
 //! so that it does not bypass the congestion controller for long. And copies have a budget
@@ -10,10 +10,12 @@
 use std::collections::VecDeque;
 
 use crate::flow::live::{Allowance, LiveFlow, Spent};
+use crate::id::EpochId;
+use crate::multipath::snapshot::PathSnapshot;
 use crate::pack;
-use crate::path::PathId;
-use crate::session::index::EpochId;
+use crate::path::{Path, PathId};
 use crate::time::{Duration, Instant};
+use crate::wire::data::OVERHEAD;
 use crate::wire::frame::Framing;
 use crate::wire::inner::Pieces;
 
@@ -112,7 +114,7 @@ impl Live {
 
 /// A path as far as the choice goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     pub(super) path: PathId,
     /// How much later than by the shortest a packet arrives.
     pub(super) lateness: Duration,
@@ -132,13 +134,16 @@ pub(super) struct Recent {
     packets: VecDeque<Sent>,
 }
 
+/// One of them.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     pub(super) at: Instant,
-    pub(super) path: PathId,
+    /// The path that it left by.
+    pub(crate) path: PathId,
     /// The epoch in whose sequence it has its place.
-    pub(super) epoch: Option<EpochId>,
-    pub(super) frame: Vec<u8>,
+    pub(crate) epoch: Option<EpochId>,
+    /// Its frame.
+    pub(crate) frame: Vec<u8>,
 }
 
 impl Recent {
@@ -179,13 +184,42 @@ impl Recent {
 }
 
 impl Choice {
+    /// The path of `way`, which loses the part `loss` of what leaves by it. It `is_doubtful` while
+    /// it owes an answer.
+    pub(crate) fn new(
+        now: Instant,
+        way: &PathSnapshot,
+        path: &Path,
+        loss: f64,
+        is_doubtful: bool,
+    ) -> Self {
+        Self {
+            path: way.path,
+            lateness: way.delay + path.delay.queue(now).unwrap_or_default(),
+            loss,
+            is_doubtful,
+            rate: way.rate(),
+            room: path.mtu.datagram() - OVERHEAD,
+        }
+    }
+
+    /// Its name.
+    pub(crate) const fn path(&self) -> PathId {
+        self.path
+    }
+
+    /// Whether a datagram has room for a frame of `len` bytes.
+    pub(crate) const fn has_room(&self, len: usize) -> bool {
+        len <= self.room
+    }
+
     /// What a flow may be and leave by it before all that waits.
     pub(super) fn early(&self) -> Allowance {
         Allowance { rate: self.rate * EARLY_PART, burst: EARLY_BURST }
     }
 
     /// Which part of what leaves by it will be lost.
-    pub(super) fn expected_loss(&self, is_new: bool) -> f64 {
+    pub(crate) fn expected_loss(&self, is_new: bool) -> f64 {
         if self.is_doubtful || is_new { self.loss.max(DOUBTFUL_LOSS) } else { self.loss }
     }
 }

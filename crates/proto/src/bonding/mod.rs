@@ -1,7 +1,7 @@
 //! Paths with a share, one or several, used as one: chooses the path of each packet and the time
-//! when it leaves, and sends copies of realtime packets.
+//! when it leaves, and the paths of a realtime packet's copies.
 //!
-//! `Peer::send` asks for one of three ways: [`Bonding::send_live`], [`Bonding::send_urgent`], or
+//! `Peer::send` asks for one of three ways: [`Bonding::choose_live`], [`Bonding::send_urgent`], or
 //! [`Bonding::send_in_turn`], which puts a packet into the queues of `multipath` if others wait.
 //! [`Bonding::serve`] empties these queues. A file calls only files of the groups below its own:
 //! - `dispatch` (the path of a packet, and when it leaves);

@@ -1,7 +1,7 @@
 //! Which packets wait on their way out, and which do not, where paths have a share.
 //!
 //! Decides this by the class of the flow, by the packet itself and by its user's priorities.
-//! `bonding` decides the consequences for paths and queues, and `bonding::live` makes copies.
+//! `bonding` decides the consequences for paths and queues, and `peer::live` sends copies.
 //! `repair` leaves out lost packets that would be too late.
 
 use super::Flows;

@@ -1,7 +1,7 @@
 //! A session begins, changes its state and ends, and the shell changes what it goes by. While no
 //! path carries, open connections are held.
 
-use super::{Peer, repair, share};
+use super::{Peer, live, repair, share};
 use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::live::Early;
 use crate::flow::{Flows, Memory};
@@ -133,7 +133,7 @@ impl Peer {
             self.flush_waiting(cx);
         }
         self.repeat_last_acks(cx);
-        self.bonding.rescue_from_removed(cx, &mut self.tunnel);
+        live::rescue_from_removed(self, cx);
         if let Some(id) = self.tunnel.paths.plan().instead_of_gone() {
             self.tunnel.manage(cx, |paths, cx| paths.activate(cx, id));
             self.flush_waiting(cx);

@@ -15,7 +15,8 @@
 //! - `lifecycle` (a session begins, changes its state and ends; changes by the shell);
 //! - `deliver` (inner packets from the peer to the TUN), `inbound` (their sequence);
 //! - `send` (inner packets from the TUN, and packets in place of those who cannot be reached);
-//! - `repair` (lost packets), `share` (the paths that carry together);
+//! - `live` (realtime packets and their copies), `repair` (lost packets), `share` (the paths that
+//!   carry together);
 //! - this file.
 
 use std::net::SocketAddr;
@@ -42,6 +43,7 @@ use zeroize::Zeroizing;
 mod deliver;
 mod inbound;
 mod lifecycle;
+mod live;
 #[cfg(test)]
 #[path = "../../tests/pair/mod.rs"]
 pub(crate) mod pair;

@@ -7,7 +7,7 @@
 //! A [`DropReason`] says what was wrong with the datagram or one of its frames. A frame that is
 //! refused does not keep the others from being taken.
 
-use super::{Peer, Unsettled, share};
+use super::{Peer, Unsettled, live, share};
 use crate::codec::header::Template;
 use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::live::{Came, Early};
@@ -156,7 +156,7 @@ impl Peer {
             self.tunnel.rekey_if_due(cx);
         }
         self.apply_changes(cx);
-        self.bonding.rescue(cx, &mut self.tunnel);
+        live::rescue(self, cx);
         if self.bonding.has_room_at(cx.now) {
             self.serve_bonding(cx);
         }

@@ -5,7 +5,7 @@
 //! how it leaves: at once or in its turn by paths with a share (`bonding`), by the one path without
 //! a share, or later. Work that a whole run of packets needs once is done before and after it.
 
-use super::{Peer, repair, share};
+use super::{Peer, live, repair, share};
 use crate::bonding::Unsent;
 use crate::bonding::dispatch::Sent;
 use crate::error::DropReason;
@@ -107,13 +107,13 @@ impl Peer {
         if choice.copy.is_some() || !self.bonding.is_bonded(cx, &mut self.tunnel) {
             return self.send_alone(cx, choice, record, packet);
         }
-        let Self { bonding, tunnel, flows, .. } = self;
-        if flows.is_live(record, packet, cx.config.ablation)
-            && let Some(sent) = bonding.send_live(cx, tunnel, flows, record, packet)
+        if self.flows.is_live(record, packet, cx.config.ablation)
+            && let Some(sent) = live::send_live(self, cx, record, packet)
         {
-            bonding.heed_entry(tunnel, flows, cx.now); // it did not wait there
+            self.bonding.heed_entry(&self.tunnel, &mut self.flows, cx.now); // it did not wait there
             return sent;
         }
+        let Self { bonding, tunnel, flows, .. } = self;
         if record.saving == Saving::NONE
             && flows.is_urgent(cx.now, record, packet, cx.config.ablation)
             && let Some(sent) = bonding.send_urgent(cx, tunnel, record, packet)

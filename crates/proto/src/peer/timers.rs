@@ -5,7 +5,7 @@
 //! the rows that are due. `settle_time` follows them: it works out the state, repairs losses and
 //! sends what may leave. A due time is read from the state, so it cannot be out of date.
 
-use super::{Peer, repair};
+use super::{Peer, live, repair};
 use crate::error::{DropReason, PeerError};
 use crate::path::{PATHS_MAX, Path};
 use crate::paths::PathManager;
@@ -118,16 +118,8 @@ const TIMERS: &[Timer] = &[
         |p, _| p.tunnel.recovery.due(|id| p.tunnel.paths.list.is_good(id)),
         |p, cx| p.tunnel.recovery.expire(cx.now, cx.memory.blocks(), cx.drops),
     ),
-    timer(
-        Reason::Silence,
-        |p, _| p.bonding.rescue_due(&p.tunnel),
-        |p, cx| p.bonding.rescue(cx, &mut p.tunnel),
-    ),
-    timer(
-        Reason::Copy,
-        |p, _| p.bonding.twin_due(),
-        |p, cx| p.bonding.send_twins(cx, &mut p.tunnel),
-    ),
+    timer(Reason::Silence, |p, _| live::rescue_due(p), live::rescue),
+    timer(Reason::Copy, |p, _| p.bonding.twin_due(), live::send_twins),
     timer(
         Reason::Join,
         |p, _| saving::of(&p.tunnel).due(),
@@ -326,7 +318,7 @@ impl Peer {
                 paths.take_rests(cx);
             });
         }
-        self.bonding.rescue(cx, &mut self.tunnel);
+        live::rescue(self, cx);
         repair::give_up_late(self, cx); // also by a path that has just got a share
         repair::send_lost(self, cx);
         self.serve_bonding(cx);
