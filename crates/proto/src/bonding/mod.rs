@@ -1,9 +1,9 @@
 //! Paths with a share, one or several, used as one: chooses the path of each packet and the time
 //! when it leaves, and the paths of a realtime packet's copies.
 //!
-//! `Peer::send` asks for one of three ways: [`Bonding::choose_live`], [`Bonding::send_urgent`], or
-//! [`Bonding::send_in_turn`], which puts a packet into the queues of `multipath` if others wait.
-//! [`Bonding::serve`] empties these queues. A file calls only files of the groups below its own:
+//! A packet leaves in one of three ways: by [`Bonding::choose_live`], by [`Bonding::may_hurry`], or
+//! in its turn, by the queues of `multipath` ([`Bonding::enter`]) and [`Bonding::take`]. A file
+//! calls only files of the groups below its own:
 //! - `dispatch` (the path of a packet, and when it leaves);
 //! - `live` (realtime packets and their copies);
 //! - `choice` (the path of a realtime packet and of its copies, among values),
@@ -24,12 +24,11 @@ use crate::outbox::REST;
 use crate::packet::{Instance, PacketRecord};
 use crate::recovery::lateness::Lateness;
 use crate::time::{Duration, Instant};
-use crate::tunnel::Context;
 use choice::Live;
 use settings::Settings;
 
 pub(crate) mod choice;
-pub(crate) mod dispatch;
+mod dispatch;
 pub(crate) mod live;
 mod settings;
 mod snapshots;
@@ -90,7 +89,7 @@ impl Bonding {
     }
 
     /// Whether nothing waits.
-    fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.entry.is_empty() && self.lines.is_empty()
     }
 
@@ -142,20 +141,24 @@ impl Bonding {
 
     /// No path has a share any more: the next packet that waits, for the one path that there is, if
     /// there is room for it.
-    pub(crate) fn next_unsent(&mut self, cx: &mut Context<'_>) -> Option<(Unsent, Parcel)> {
+    pub(crate) fn next_unsent(
+        &mut self,
+        now: Instant,
+        has_room: bool,
+        blocks: &mut Blocks,
+    ) -> Option<(Unsent, Parcel)> {
         self.idle_since = None;
-        if cx.out.is_full() {
-            self.due = Some(cx.now + REST);
+        if !has_room {
+            self.due = Some(now + REST);
             return None;
         }
-        let blocks = cx.memory.blocks();
         while let Some((given, packet)) = self.lines.take_stranded(&[]) {
             if given.record.instance != Instance::Duplicate {
                 return Some((Unsent::Given(given), packet));
             }
             blocks.discard(packet);
         }
-        let (record, packet) = self.entry.pop(blocks, cx.now)?;
+        let (record, packet) = self.entry.pop(blocks, now)?;
         Some((Unsent::Entered(record), packet))
     }
 

@@ -51,7 +51,7 @@ impl Bonding {
     }
 
     /// Books what has left by the paths.
-    pub(super) fn book(&mut self, tunnel: &mut Tunnel) {
+    pub(crate) fn book(&mut self, tunnel: &mut Tunnel) {
         for Departure { path, next_at, bytes } in tunnel.departures.take() {
             if let Some(way) = self.ways.iter_mut().find(|way| way.path == path) {
                 way.left(next_at, bytes);

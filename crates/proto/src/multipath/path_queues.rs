@@ -38,6 +38,19 @@ impl Numbered {
     }
 }
 
+/// A packet that leaves by its path now.
+#[derive(Debug)]
+pub struct Job {
+    /// The path.
+    pub path: PathId,
+    /// The packet's record and number.
+    pub given: Numbered,
+    /// The packet.
+    pub packet: Parcel,
+    /// The record of the packet that waits behind it, and the bytes of that.
+    pub next: Option<(PacketRecord, usize)>,
+}
+
 /// The packets that were given to one path, in the order in which they leave.
 #[derive(Clone, Debug)]
 struct Line {
@@ -110,10 +123,12 @@ impl PathQueues {
         Some((given, packet))
     }
 
-    /// What is known of the next packet of a settled path, and its length.
-    pub(crate) fn next_of(&self, way: &PathSnapshot) -> Option<(PacketRecord, usize)> {
-        let (given, packet) = self.lines.get(way.tally.line)?.given.front()?;
-        Some((given.record, packet.len()))
+    /// The same, with what waits behind it.
+    pub(crate) fn take(&mut self, way: &mut PathSnapshot) -> Option<Job> {
+        let (given, packet) = self.pop(way)?;
+        let behind = self.lines[way.tally.line].given.front();
+        let next = behind.map(|(given, packet)| (given.record, packet.len()));
+        Some(Job { path: way.path, given, packet, next })
     }
 
     /// Whether [`Self::take_stranded`] would find something.

@@ -180,7 +180,9 @@ impl Peer {
     ) {
         self.tunnel.begin_epoch();
         self.bonding.settings.begin_epoch(self.tunnel.paths.at_gateway());
-        self.bonding.renumber(cx, &mut self.tunnel);
+        if let Some(epoch) = &mut self.tunnel.epochs.current {
+            self.bonding.renumber(cx.memory.blocks(), &mut epoch.numbers);
+        }
         self.followed = 0; // it may be another process that asks now
         self.is_early_known = false;
         self.introduce(cx);

@@ -15,8 +15,8 @@
 //! - `lifecycle` (a session begins, changes its state and ends; changes by the shell);
 //! - `deliver` (inner packets from the peer to the TUN), `inbound` (their sequence);
 //! - `send` (inner packets from the TUN, and packets in place of those who cannot be reached);
-//! - `live` (realtime packets and their copies), `repair` (lost packets), `share` (the paths that
-//!   carry together);
+//! - `dispatch` (the turns of packets on several paths), `live` (realtime packets and their
+//!   copies), `repair` (lost packets), `share` (the paths that carry together);
 //! - this file.
 
 use std::net::SocketAddr;
@@ -41,6 +41,7 @@ use share::Shares;
 use zeroize::Zeroizing;
 
 mod deliver;
+mod dispatch;
 mod inbound;
 mod lifecycle;
 mod live;

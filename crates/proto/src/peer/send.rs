@@ -5,9 +5,9 @@
 //! how it leaves: at once or in its turn by paths with a share (`bonding`), by the one path without
 //! a share, or later. Work that a whole run of packets needs once is done before and after it.
 
-use super::{Peer, live, repair, share};
+use super::dispatch::Sent;
+use super::{Peer, dispatch, live, repair, share};
 use crate::bonding::Unsent;
-use crate::bonding::dispatch::Sent;
 use crate::error::DropReason;
 use crate::flow::Output;
 use crate::outbox::REST;
@@ -110,22 +110,21 @@ impl Peer {
         if self.flows.is_live(record, packet, cx.config.ablation)
             && let Some(sent) = live::send_live(self, cx, record, packet)
         {
-            self.bonding.heed_entry(&self.tunnel, &mut self.flows, cx.now); // it did not wait there
+            dispatch::heed_entry(self, cx.now); // it did not wait there
             return sent;
         }
-        let Self { bonding, tunnel, flows, .. } = self;
         if record.saving == Saving::NONE
-            && flows.is_urgent(cx.now, record, packet, cx.config.ablation)
-            && let Some(sent) = bonding.send_urgent(cx, tunnel, record, packet)
+            && self.flows.is_urgent(cx.now, record, packet, cx.config.ablation)
+            && let Some(sent) = dispatch::send_urgent(self, cx, record, packet)
         {
             return sent;
         }
-        flows.leaves_in_turn(cx.now, record.flow, packet.len());
-        let sent = bonding.send_in_turn(cx, tunnel, record, packet);
+        self.flows.leaves_in_turn(cx.now, record.flow, packet.len());
+        let sent = dispatch::send_in_turn(self, cx, record, packet);
         match sent {
             Ok(Sent::Due) => self.serve_bonding(cx),
             Ok(Sent::Queued) => {}
-            Ok(Sent::Left) | Err(_) => bonding.heed_entry(tunnel, flows, cx.now),
+            Ok(Sent::Left) | Err(_) => dispatch::heed_entry(self, cx.now),
         }
         sent.map(|_| ())
     }
@@ -179,7 +178,9 @@ impl Peer {
             (0..dropped).for_each(|_| cx.drops.count(DropReason::NoRoute));
             return;
         };
-        while let Some((unsent, packet)) = self.bonding.next_unsent(cx) {
+        while let Some((unsent, packet)) =
+            self.bonding.next_unsent(cx.now, !cx.out.is_full(), cx.memory.blocks())
+        {
             let pieces = Pieces::waited(&packet);
             let choice = Choice { original: path, copy: None };
             let sent = match unsent {
@@ -200,10 +201,10 @@ impl Peer {
     /// Lets leave what waits for its turn among several paths.
     pub(super) fn serve_bonding(&mut self, cx: &mut Context<'_>) {
         repair::send_lost(self, cx);
-        if self.bonding.serve(cx, &mut self.tunnel) {
+        if dispatch::serve(self, cx) {
             self.leave_bonding(cx);
         }
-        self.bonding.heed_entry(&self.tunnel, &mut self.flows, cx.now);
+        dispatch::heed_entry(self, cx.now);
     }
 
     /// Sends an inner packet by the path in use, and while an address is not proven also a copy

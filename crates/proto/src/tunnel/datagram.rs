@@ -3,7 +3,7 @@
 use super::draft::{draft_datagram, send_parts};
 use super::{Context, Tunnel, elision, saving};
 use crate::error::{CloseCode, DropReason};
-use crate::multipath::path_queues::Numbered;
+use crate::multipath::path_queues::{Job, Numbered};
 use crate::outbox::Draft;
 use crate::pack;
 use crate::pack::fragment;
@@ -198,5 +198,21 @@ impl Tunnel {
         for path in paths {
             let _ = self.send_frame(cx, path, &Frame::Close(code), 0);
         }
+    }
+}
+
+/// Sends a packet that its path may carry now, with its place in the sequence: in a datagram of its
+/// own, or in one with others that wait for the path.
+pub(crate) fn send_datagram(tunnel: &mut Tunnel, cx: &mut Context<'_>, job: Job) {
+    let sent = if saving::join_next(tunnel, cx, &job) {
+        Ok(())
+    } else {
+        saving::flush_due(tunnel, cx);
+        tunnel.send_ordered(cx, job.path, job.given, Pieces::waited(&job.packet))
+    };
+    // Its memory is still in the processor's cache, and lent again first.
+    cx.memory.blocks().discard(job.packet);
+    if let Err(reason) = sent {
+        cx.drops.count(reason);
     }
 }

@@ -13,6 +13,7 @@ use super::{Context, Tunnel, elision};
 use crate::ablation::Heuristic;
 use crate::codec::sampling::Scarce;
 use crate::id::PathSerial;
+use crate::multipath::path_queues::Job;
 use crate::pack::joining::{Contents, WAIT};
 use crate::packet::{Class, Instance, PacketRecord, Saving};
 use crate::path::{PathId, Saved};
@@ -23,9 +24,11 @@ use crate::wire::control::Control;
 use crate::wire::data::OVERHEAD;
 use crate::wire::features::Features;
 use crate::wire::frame;
-use crate::wire::frame::Framing;
+use crate::wire::frame::{Framing, NUMBERED_OVERHEAD};
 use crate::wire::inner::{InnerPacket, Pieces};
 
+/// A packet beside which less room is left shares its datagram with none.
+const JOINED_MIN: usize = 40;
 /// Bytes of the IP and UDP headers around a datagram, by IPv4 and by IPv6.
 const AROUND: [u64; 2] = [28, 48];
 
@@ -74,7 +77,7 @@ pub(crate) fn mark(
 }
 
 /// Whether a packet without a rule may share a datagram with others that wait for the same path.
-pub(crate) fn may_join(cx: &Context<'_>, record: PacketRecord) -> bool {
+fn may_join(cx: &Context<'_>, record: PacketRecord) -> bool {
     cx.config.saving.aggregates
         && !cx.config.ablation.is_off(Heuristic::Aggregation)
         && matches!(record.class, Class::Bulk | Class::Interactive)
@@ -116,20 +119,27 @@ pub(crate) fn send(
     false
 }
 
-/// A packet that waited for a path shares its datagram with others that do: it leaves with
-/// [`flush_due`] at the latest. Returns whether it is dealt with.
-pub(crate) fn send_joined(
-    tunnel: &mut Tunnel,
-    cx: &mut Context<'_>,
-    (place, framing): (Place, Framing),
-    record: PacketRecord,
-    packet: Pieces<'_>,
-) -> bool {
-    let Some(room) = room_for(tunnel, place.1).filter(|_| framing != Framing::Plain) else {
+/// Has a packet that waited for its path share a datagram: if one is under construction that it
+/// fits into, or the next packet fits beside it. It leaves with [`flush_due`] at the latest.
+/// Returns whether it is dealt with.
+pub(super) fn join_next(tunnel: &mut Tunnel, cx: &mut Context<'_>, job: &Job) -> bool {
+    let Job { path: id, given, packet, next } = job;
+    let Some(path) = tunnel.paths.list.get(*id) else { return false };
+    let (packet, room) = (Pieces::waited(packet), path.mtu.datagram() - OVERHEAD);
+    let len = packet.len() + NUMBERED_OVERHEAD;
+    let may = !given.is_earlier && may_join(cx, given.record);
+    if len + JOINED_MIN > room || !may || is_bare(packet) {
         return false;
-    };
-    write(tunnel, cx, (place, framing), record, packet);
-    join(tunnel, cx, (place, room), cx.now, record)
+    }
+    let Some((epoch, framing)) = tunnel.epochs.place_of(Some(path), *given) else { return false };
+    let place = (epoch, *id);
+    let next = next.filter(|&(next, _)| may_join(cx, next));
+    let has_company = next.is_some_and(|(_, next)| len + next + NUMBERED_OVERHEAD <= room);
+    if !has_company && !fits(tunnel, place, len) {
+        return false;
+    }
+    write(tunnel, cx, (place, framing), given.record, packet);
+    join(tunnel, cx, (place, room), cx.now, given.record)
 }
 
 /// Writes the frame of a packet that is not compressed, without the headers that the peer has.
@@ -173,13 +183,19 @@ fn join(
     true
 }
 
+/// Whether a packet acknowledges and carries nothing: if its datagram were lost, others would go
+/// with it.
+fn is_bare(packet: Pieces<'_>) -> bool {
+    InnerPacket::parse(packet).is_ok_and(|packet| packet.is_bare_segment())
+}
+
 /// Bytes of frames that a datagram of a path has room for.
 fn room_for(tunnel: &Tunnel, path: PathId) -> Option<usize> {
     Some(tunnel.paths.list.get(path)?.mtu.datagram() - OVERHEAD)
 }
 
 /// Whether another frame of `len` bytes fits into the datagram under construction for this place.
-pub(crate) fn fits(tunnel: &Tunnel, place: Place, len: usize) -> bool {
+fn fits(tunnel: &Tunnel, place: Place, len: usize) -> bool {
     let joining = tunnel.saver.joining();
     joining.to() == Some(place) && joining.has_room(place, len)
 }
