@@ -7,7 +7,7 @@
 //! run years of trouble in minutes.
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
-//! `node > peer > bonding > tunnel > paths > context > role > flow > session > codec, pack,
+//! `node > peer > tunnel > paths > context > role > bonding > flow > session > codec, pack,
 //! multipath, policy > path > congestion > recovery > outbox > crypto > wire > blocks > packet >
 //! id, time, error, ablation`.
 

@@ -8,11 +8,11 @@ use super::tree::{Finding, Tree};
 const LEVELS: &[&[&str]] = &[
     &["node"],
     &["peer"],
-    &["bonding"],
     &["tunnel"],
     &["paths"],
     &["context"],
     &["role"],
+    &["bonding"],
     &["flow"],
     &["session"],
     &["codec", "pack", "multipath", "policy"],

@@ -31,7 +31,7 @@ pub(crate) mod choice;
 mod dispatch;
 pub(crate) mod live;
 mod settings;
-mod snapshots;
+pub(crate) mod snapshots;
 
 /// Turns that are usually later than this are a busy processor's: a path queue runs empty then.
 const BUSY: Duration = Duration::from_millis(2);
@@ -113,16 +113,6 @@ impl Bonding {
     /// The first number under the current keys that waits for a path, of each bucket.
     pub(crate) fn first_numbers(&self) -> [Option<u32>; BUCKETS] {
         self.lines.firsts()
-    }
-
-    /// The paths with a share that may carry, as they were when they were looked at last.
-    pub(crate) fn ways(&self) -> &[PathSnapshot] {
-        &self.ways
-    }
-
-    /// Something changed about paths that they do not show: all of them are looked at anew.
-    pub(crate) const fn look_anew(&mut self) {
-        self.looked = None;
     }
 
     /// No path carries. What was given to one waits no longer than at the entry. Returns how many

@@ -81,7 +81,7 @@ impl Paths {
         self.changed = ALL;
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> + Clone {
         self.list.iter()
     }
 

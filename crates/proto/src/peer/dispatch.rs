@@ -3,7 +3,7 @@
 //! `bonding` owns the queues and the snapshots of the paths, and answers with values. This file
 //! tells it the time and the numbers, sends what it hands out, and has it book what left.
 
-use super::Peer;
+use super::{Peer, ways};
 use crate::bonding::Bonding;
 use crate::congestion::Controller;
 use crate::error::DropReason;
@@ -42,7 +42,7 @@ pub(super) fn send_urgent(
 ) -> Option<Result<(), DropReason>> {
     let Peer { bonding, tunnel, .. } = peer;
     let (now, len) = (cx.now, packet.len());
-    let path = bonding.chosen(now, tunnel, |ways| scheduler::quickest(now, ways, len))?;
+    let path = ways::chosen(bonding, tunnel, now, |ways| scheduler::quickest(now, ways, len))?;
     if !bonding.may_hurry(now, len) {
         return None;
     }
@@ -125,7 +125,7 @@ pub(super) fn serve(peer: &mut Peer, cx: &mut Context<'_>) -> bool {
         note_wanted(bonding, tunnel, cx.now);
         return false;
     }
-    bonding.look_at_ways(tunnel, cx.now);
+    ways::look(bonding, tunnel, cx.now);
     if bonding.ways().is_empty() {
         return true;
     }
@@ -159,7 +159,7 @@ fn drain(bonding: &mut Bonding, tunnel: &mut Tunnel, cx: &mut Context<'_>) -> bo
                 any = true;
             }
             saving::flush_due(tunnel, cx);
-            bonding.book(tunnel);
+            ways::book(bonding, tunnel);
         }
         if !any {
             return true;
@@ -175,7 +175,7 @@ fn send_next(bonding: &mut Bonding, tunnel: &mut Tunnel, cx: &mut Context<'_>, p
         bonding.strand(place);
     } else if let Some(job) = bonding.take(place) {
         send_datagram(tunnel, cx, job);
-        bonding.book(tunnel);
+        ways::book(bonding, tunnel);
     }
 }
 

@@ -278,7 +278,7 @@ impl Peer {
         change: impl FnOnce(&mut Flows, &mut Context<'_>),
     ) {
         change(&mut self.flows, cx);
-        share::assist(cx, &mut self.bonding, &mut self.tunnel, &mut self.flows);
+        share::assist(cx.now, &mut self.bonding, &mut self.tunnel, &mut self.flows);
         self.send_generated(cx);
     }
 

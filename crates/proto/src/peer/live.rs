@@ -9,7 +9,7 @@
 //!
 //! `bonding::live` chooses, this file sends.
 
-use super::Peer;
+use super::{Peer, ways};
 use crate::ablation::Heuristic;
 use crate::bonding::Bonding;
 use crate::bonding::choice::{Choice, Sent};
@@ -168,7 +168,7 @@ fn rescue_from(bonding: &mut Bonding, tunnel: &mut Tunnel, cx: &mut Context<'_>,
 
 /// Tells `bonding` of the paths that carry, as far as a realtime packet needs to know.
 fn look_at_choices(bonding: &mut Bonding, tunnel: &mut Tunnel, now: Instant) {
-    bonding.look_at_ways(tunnel, now);
+    ways::look(bonding, tunnel, now);
     bonding.set_choices(|way| {
         let path = tunnel.paths.list.get(way.path)?;
         let loss = tunnel.sent_on(way.path).map_or(0.0, |sent| sent.loss().share());

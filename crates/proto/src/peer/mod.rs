@@ -5,9 +5,8 @@
 //! - [`Admission`]: which inner packets the peer may send;
 //! - `Inbound`: puts packets back into their sequence.
 //!
-//! A part calls no other part, except that `Bonding` is handed the tunnel and the flows. If a part
-//! finds out that another has to act, it answers with a value or leaves a note in `Changes`, and
-//! `apply_changes` acts on it.
+//! A part calls no other part. If a part finds out that another has to act, it answers with a value
+//! or leaves a note in `Changes`, and `apply_changes` acts on it.
 //!
 //! Where to begin: `send_inner` for a packet from the TUN, `receive` for a datagram,
 //! `handle_timeout` for a timer. A file calls files below it only, which tidy checks:
@@ -17,6 +16,7 @@
 //! - `send` (inner packets from the TUN, and packets in place of those who cannot be reached);
 //! - `dispatch` (the turns of packets on several paths), `live` (realtime packets and their
 //!   copies), `repair` (lost packets), `share` (the paths that carry together);
+//! - `ways` (these paths, as they are shown to `bonding`);
 //! - this file.
 
 use std::net::SocketAddr;
@@ -53,6 +53,7 @@ mod repair;
 mod send;
 mod share;
 mod timers;
+mod ways;
 
 pub use crate::session::runs::{ALARM_TIME, SharedKey};
 pub use timers::Reason;

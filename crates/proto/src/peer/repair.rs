@@ -6,10 +6,11 @@
 //! share gets no repairs while it works: the senders behind it have to see its losses, because
 //! nothing else slows them down.
 
-use super::Peer;
+use super::{Peer, ways};
 use crate::bonding::choice::PLAY_OUT;
 use crate::error::DropReason;
 use crate::multipath::scheduler;
+use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::REST;
 use crate::packet::PacketRecord;
 use crate::recovery::queue::Abandoned;
@@ -41,7 +42,8 @@ fn send_packets_lost(peer: &mut Peer, cx: &mut Context<'_>) {
             continue;
         }
         let (now, len) = (cx.now, lost.frame.len());
-        let surest = bonding.chosen(now, tunnel, |ways| scheduler::surest_open(now, ways, len));
+        let surest = |ways: &[PathSnapshot]| scheduler::surest_open(now, ways, len);
+        let surest = ways::chosen(bonding, tunnel, now, surest);
         let path = surest.unwrap_or(choice.original);
         let due = if lost.is_small() { None } else { tunnel.paths.list.paces_at(path) };
         if let Some(due) = due.filter(|&due| due > cx.now) {

@@ -6,7 +6,7 @@
 //! a share, or later. Work that a whole run of packets needs once is done before and after it.
 
 use super::dispatch::Sent;
-use super::{Peer, dispatch, live, repair, share};
+use super::{Peer, dispatch, live, repair, share, ways};
 use crate::bonding::Unsent;
 use crate::error::DropReason;
 use crate::flow::Output;
@@ -38,7 +38,7 @@ impl Peer {
             self.rest_if_outlived(cx);
             self.tunnel.rekey_if_due(cx);
             self.tunnel.paths.note_packet_sent(cx.now);
-            share::assist(cx, &mut self.bonding, &mut self.tunnel, &mut self.flows);
+            share::assist(cx.now, &mut self.bonding, &mut self.tunnel, &mut self.flows);
         }
         self.admission.note_sent(cx.now, packet);
         let observes = self.observes();
@@ -104,7 +104,9 @@ impl Peer {
             Some((tcp, room)) => &clamped(packet, tcp, room, &mut head),
             None => packet,
         };
-        if choice.copy.is_some() || !self.bonding.is_bonded(cx, &mut self.tunnel) {
+        if choice.copy.is_some()
+            || !ways::are_shared(&mut self.bonding, &mut self.tunnel, cx.now)
+        {
             return self.send_alone(cx, choice, record, packet);
         }
         if self.flows.is_live(record, packet, cx.config.ablation)

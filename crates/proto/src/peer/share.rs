@@ -8,6 +8,7 @@
 //! The controllers of paths that share a bottleneck (`multipath::bottleneck`) are coupled: each is
 //! told of the others.
 
+use super::ways;
 use crate::ablation::Heuristic;
 use crate::bonding::Bonding;
 use crate::congestion::Conditions;
@@ -142,12 +143,12 @@ pub(super) fn conditions(bonding: &Bonding, cx: &Context<'_>) -> Conditions {
 /// somebody else who fills the queue it does: a path is sent by a window there, and what is kept
 /// here fills it, whatever the sender's own window does meanwhile.
 pub(super) fn assist(
-    cx: &Context<'_>,
+    now: Instant,
     bonding: &mut Bonding,
     tunnel: &mut Tunnel,
     flows: &mut Flows,
 ) {
-    let is_wanted = flows.wants_assist() == Assist::On && bonding.is_bonded(cx, tunnel);
+    let is_wanted = flows.wants_assist() == Assist::On && ways::are_shared(bonding, tunnel, now);
     let assists = match bonding.ways().len() {
         _ if !is_wanted => Assists::None,
         0 | 1 if !tunnel.paths.list.compete() => Assists::Begun,
