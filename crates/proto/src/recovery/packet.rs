@@ -5,8 +5,6 @@ use super::rtt::Rtt;
 use crate::id::{EpochId, FlowId, PacketNumber, PathSerial};
 use crate::packet::{Instance, PacketRecord};
 use crate::time::Instant;
-use crate::wire::frame::Framing;
-use crate::wire::inner::Pieces;
 
 /// Frames and datagrams up to this length, if they are not TCP's, are questions, answers or voice:
 /// they wait for no others.
@@ -72,22 +70,6 @@ impl Load {
         } else {
             (now, 0)
         }
-    }
-}
-
-/// What a datagram carries, and what is kept of it if the datagram itself says too little.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cargo<'a> {
-    /// What it carries.
-    pub(crate) load: Load,
-    /// The packet frame that is kept in place of a compact one, whose context may be gone when the
-    /// packet is lost.
-    pub(crate) whole: Option<(Framing, Pieces<'a>)>,
-}
-
-impl From<Load> for Cargo<'_> {
-    fn from(load: Load) -> Self {
-        Self { load, whole: None }
     }
 }
 

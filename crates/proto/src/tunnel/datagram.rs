@@ -1,16 +1,15 @@
 //! Out: from an inner packet to a numbered datagram in the outbox.
 
-use super::draft::{draft_datagram, send_parts};
-use super::{Context, Tunnel, elision, saving};
+use super::draft::{Cargo, draft_datagram};
+use super::{Context, Departure, Tunnel, elision, saving};
 use crate::error::{CloseCode, DropReason};
 use crate::multipath::path_queues::{Job, Numbered};
 use crate::outbox::Draft;
 use crate::pack;
 use crate::pack::fragment;
-use crate::pack::joining::Contents;
 use crate::packet::{PacketRecord, Saving};
 use crate::path::PathId;
-use crate::recovery::packet::{Cargo, Load};
+use crate::recovery::packet::Load;
 use crate::session::index::EpochId;
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame;
@@ -62,7 +61,8 @@ impl Tunnel {
         if let Some(elided) = elided.filter(|elided| elided.len(packet) <= room) {
             let whole = framing.overhead() + packet.len();
             saving::note_elided(self, id, whole.saturating_sub(elided.len(packet)));
-            let cargo = Cargo { load: Load::Packet(record), whole: Some((framing, packet)) };
+            let whole = Some((framing, packet));
+            let cargo = Cargo { whole, ..Load::Packet(record).into() };
             return self.send_under(cx, epoch, id, cargo, |draft| {
                 elided.append(packet, draft.frames());
             });
@@ -137,7 +137,7 @@ impl Tunnel {
     }
 
     /// The same under the keys of `epoch`: the current ones or those before.
-    pub(crate) fn send_under<'p>(
+    pub(super) fn send_under<'p>(
         &mut self,
         cx: &mut Context<'_>,
         epoch: EpochId,
@@ -145,7 +145,14 @@ impl Tunnel {
         cargo: impl Into<Cargo<'p>>,
         fill: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), DropReason> {
-        send_parts(self, cx, (epoch, path), (cargo.into(), Contents::default()), fill)
+        let (epoch, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
+        let path = self.paths.list.get_to_send(path).ok_or(DropReason::NoRoute)?;
+        let len = draft_datagram(cx, (epoch, &mut self.recovery), path, cargo.into(), fill)?;
+        if let Some(controller) = &path.congestion {
+            let next_at = controller.next_at();
+            self.departures.note(Departure { path: path.id, next_at, bytes: len });
+        }
+        Ok(())
     }
 
     /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
@@ -177,8 +184,7 @@ impl Tunnel {
                     let fill = |draft: &mut Draft<'_>| draft.frames().extend_from_slice(&frames);
                     let session = (&mut *epoch, &mut self.recovery);
                     let load = Load::of(eliciting);
-                    let cargo = (load.into(), Contents::default());
-                    let sent = draft_datagram(cx, session, path, cargo, fill);
+                    let sent = draft_datagram(cx, session, path, load.into(), fill);
                     if let Err(reason) = sent {
                         cx.drops.count(reason);
                         if ack.is_some() {

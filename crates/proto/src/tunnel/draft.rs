@@ -1,52 +1,51 @@
 //! The one place where a datagram of a session is made, whatever it carries: it gets its number,
 //! its frames are kept for repair, and its path is charged for it.
 
-use super::{Context, Departure, Tunnel};
+use super::Context;
 use crate::error::DropReason;
 use crate::outbox::Draft;
 use crate::pack::joining::Contents;
-use crate::path::{Path, PathId};
+use crate::path::Path;
 use crate::recovery::LossRecovery;
-use crate::recovery::packet::{Cargo, Load, SpaceId};
+use crate::recovery::packet::{Load, SpaceId};
 use crate::recovery::sent_packets::SentPackets;
 use crate::session::epoch::Epoch;
-use crate::session::index::EpochId;
 use crate::time::{Duration, Instant};
+use crate::wire::frame::Framing;
+use crate::wire::inner::Pieces;
 
 /// If a path could have sent for so long and nothing waited, the sender was idle: its rate is not
 /// taken for its capacity (RFC 9002, section 7.8).
 const IDLE: Duration = Duration::from_millis(1);
 
-/// [`Tunnel::send_under`] with several packet frames, if some are joined. The load is that of the
-/// first one.
-pub(crate) fn send_parts(
-    tunnel: &mut Tunnel,
-    cx: &mut Context<'_>,
-    (epoch, path): (EpochId, PathId),
-    content: (Cargo<'_>, Contents<'_>),
-    fill: impl FnOnce(&mut Draft<'_>),
-) -> Result<(), DropReason> {
-    let (epoch, _) = tunnel.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
-    let path = tunnel.paths.list.get_to_send(path).ok_or(DropReason::NoRoute)?;
-    let len = draft_datagram(cx, (epoch, &mut tunnel.recovery), path, content, fill)?;
-    if let Some(controller) = &path.congestion {
-        let next_at = controller.next_at();
-        tunnel.departures.note(Departure { path: path.id, next_at, bytes: len });
+/// What a datagram carries, and what is kept of it if the datagram itself says too little.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cargo<'a> {
+    /// What it carries; of frames that are joined, the first one.
+    pub(super) load: Load,
+    /// The packet frame that is kept in place of a compact one, whose context may be gone when the
+    /// packet is lost.
+    pub(super) whole: Option<(Framing, Pieces<'a>)>,
+    /// The packet frames that share it, if there are several.
+    pub(super) joined: Contents<'a>,
+}
+
+impl From<Load> for Cargo<'_> {
+    fn from(load: Load) -> Self {
+        Self { load, whole: None, joined: Contents::default() }
     }
-    Ok(())
 }
 
 /// Numbers one datagram of `epoch` for `path` and leaves it in the outbox, which seals it later.
-/// What it carries is one `load`, or one for each frame that is `joined`. Returns its length in
-/// bytes.
-pub(crate) fn draft_datagram(
+/// Returns its length in bytes.
+pub(super) fn draft_datagram(
     cx: &mut Context<'_>,
     (epoch, recovery): (&mut Epoch, &mut LossRecovery),
     path: &mut Path,
-    (cargo, joined): (Cargo<'_>, Contents<'_>),
+    cargo: Cargo<'_>,
     fill: impl FnOnce(&mut Draft<'_>),
 ) -> Result<usize, DropReason> {
-    let Cargo { load, whole } = cargo;
+    let Cargo { load, whole, joined } = cargo;
     if !path.allows(1) {
         return Err(DropReason::Amplification); // before an index is spent on it
     }

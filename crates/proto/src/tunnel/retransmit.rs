@@ -1,10 +1,11 @@
 //! Collects the packets that dead paths still owed, and encodes one lost packet for sending.
 //! `peer::repair` decides which packets are sent, when, and by which path.
 
+use super::draft::Cargo;
 use super::{Context, Tunnel, elision, saving};
 use crate::error::DropReason;
 use crate::path::PathId;
-use crate::recovery::packet::{Cargo, Load, LostPacket, SpaceId};
+use crate::recovery::packet::{Load, LostPacket, SpaceId};
 use crate::recovery::queue::Abandoned;
 use crate::time::Instant;
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
@@ -63,7 +64,7 @@ impl Tunnel {
             let elided = elision::elide_again(self, cx, epoch, framing, packet);
             if let Some(elided) = elided.filter(|elided| elided.len(packet) <= room) {
                 saving::note_elided(self, by, frame.len().saturating_sub(elided.len(packet)));
-                let cargo = Cargo { load, whole: Some((framing, packet)) };
+                let cargo = Cargo { whole: Some((framing, packet)), ..load.into() };
                 return self.send_under(cx, epoch, by, cargo, |draft| {
                     elided.append(packet, draft.frames());
                 });

@@ -7,7 +7,7 @@
 //! A frame that does not leave after all, because its path is gone, goes to the retransmission
 //! queue: it has a number, for which the receiver waits.
 
-use super::draft::send_parts;
+use super::draft::Cargo;
 use super::saver::{Place, Saver};
 use super::{Context, Tunnel, elision};
 use crate::ablation::Heuristic;
@@ -215,9 +215,9 @@ pub(crate) fn flush(tunnel: &mut Tunnel, cx: &mut Context<'_>) {
     // The peer has no contexts of earlier keys.
     let is_understood = !contents.has_forms() || elision::is_on(tunnel, cx, epoch);
     if let Some((first, _)) = contents.kept().next() {
-        let cargo = (Load::Packet(first).into(), contents);
+        let cargo = Cargo { joined: contents, ..Load::Packet(first).into() };
         let sent = is_understood.then(|| {
-            send_parts(tunnel, cx, (epoch, path), cargo, |draft| {
+            tunnel.send_under(cx, epoch, path, cargo, |draft| {
                 draft.frames().extend_from_slice(contents.frames());
             })
         });
