@@ -268,7 +268,7 @@ fn turns() -> Vec<u32> {
             }
             for way in &mut ways {
                 while way.waiting > 0 && way.is_ready(now) {
-                    let (_, packet) = lines.pop(way).unwrap();
+                    let packet = lines.pop(way).unwrap().packet;
                     let takes = Duration::from_nanos((packet.len() as f64 * way.byte_ns) as u64);
                     way.next_at = way.next_at.max(now) + takes;
                     blocks.discard(packet);

@@ -101,16 +101,41 @@ impl Bonding {
         self.due.is_none_or(|due| due <= now) || self.is_closed
     }
 
-    /// The paths are served, later than was asked for perhaps.
-    pub(crate) fn begin_turn(&mut self, now: Instant) {
+    /// The paths are served, later than was asked for perhaps. Returns whether anything waits.
+    pub(crate) fn begin_turn(&mut self, now: Instant) -> bool {
         if let Some(due) = self.due.take().filter(|&due| due <= now) {
             self.late.sample(now, now.saturating_since(due));
         }
+        if self.is_idle() {
+            self.idle_since = None;
+            return false;
+        }
+        true
     }
 
-    /// Something carries what waits, or nothing does wait.
-    pub(crate) const fn end_idle(&mut self) {
+    /// What was given to a path that carries no more goes by another. Returns `false` if no path
+    /// carries.
+    pub(crate) fn give_stranded(&mut self, now: Instant, blocks: &mut Blocks) -> bool {
+        if self.ways.is_empty() {
+            return false;
+        }
         self.idle_since = None;
+        if !self.lines.has_stranded(&self.ways) {
+            return true;
+        }
+        let scheduler = self.settings.scheduler;
+        let ways = &mut self.ways;
+        while let Some((given, packet)) = self.lines.take_stranded(ways) {
+            if given.record.instance == Instance::Duplicate {
+                blocks.discard(packet);
+                continue;
+            }
+            let len = packet.len();
+            let chosen = scheduler.choose(now, ways, len, Duration::ZERO);
+            let place = chosen.or_else(|| scheduler::earliest(now, ways, len, Duration::ZERO));
+            self.lines.push(&mut ways[place.unwrap_or_default()], given, packet);
+        }
+        true
     }
 
     /// The outbox is full, or what is known of a path is wrong: the rest follows later.
@@ -207,7 +232,7 @@ impl Bonding {
 
     /// Takes out the next packet that waits for the path at `place`: it leaves.
     pub(crate) fn take(&mut self, place: usize) -> Option<Job> {
-        self.lines.take(&mut self.ways[place])
+        self.lines.pop(&mut self.ways[place])
     }
 
     /// The path at `place` carries nothing under the current keys: what waits for it goes by
@@ -215,25 +240,6 @@ impl Bonding {
     pub(crate) fn strand(&mut self, place: usize) {
         self.ways[place].room = 0;
         self.looked = None;
-    }
-
-    /// What was given to a path that carries no more goes by another.
-    pub(crate) fn give_stranded(&mut self, now: Instant, blocks: &mut Blocks) {
-        if !self.lines.has_stranded(&self.ways) {
-            return;
-        }
-        let scheduler = self.settings.scheduler;
-        let ways = &mut self.ways;
-        while let Some((given, packet)) = self.lines.take_stranded(ways) {
-            if given.record.instance == Instance::Duplicate {
-                blocks.discard(packet);
-                continue;
-            }
-            let len = packet.len();
-            let chosen = scheduler.choose(now, ways, len, Duration::ZERO);
-            let place = chosen.or_else(|| scheduler::earliest(now, ways, len, Duration::ZERO));
-            self.lines.push(&mut ways[place.unwrap_or_default()], given, packet);
-        }
     }
 
     /// New keys: the sequences begin anew, and what has its place in those before keeps it.

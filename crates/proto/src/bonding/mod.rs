@@ -89,7 +89,7 @@ impl Bonding {
     }
 
     /// Whether nothing waits.
-    pub(crate) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.entry.is_empty() && self.lines.is_empty()
     }
 

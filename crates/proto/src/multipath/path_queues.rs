@@ -116,18 +116,12 @@ impl PathQueues {
     }
 
     /// Takes out the next packet of a settled path: it leaves.
-    pub fn pop(&mut self, way: &mut PathSnapshot) -> Option<(Numbered, Parcel)> {
-        let (given, packet) = self.lines.get_mut(way.tally.line)?.pop()?;
+    pub fn pop(&mut self, way: &mut PathSnapshot) -> Option<Job> {
+        let line = self.lines.get_mut(way.tally.line)?;
+        let (given, packet) = line.pop()?;
+        let next = line.given.front().map(|(given, packet)| (given.record, packet.len()));
         way.waiting -= packet.len();
         self.len -= 1;
-        Some((given, packet))
-    }
-
-    /// The same, with what waits behind it.
-    pub(crate) fn take(&mut self, way: &mut PathSnapshot) -> Option<Job> {
-        let (given, packet) = self.pop(way)?;
-        let behind = self.lines[way.tally.line].given.front();
-        let next = behind.map(|(given, packet)| (given.record, packet.len()));
         Some(Job { path: way.path, given, packet, next })
     }
 

@@ -87,8 +87,10 @@ fn they_leave_in_the_order_in_which_they_were_given() {
     }
     assert_eq!(ways[0].waiting, 5_000);
     for number in 0..5 {
-        let (given, packet) = lines.pop(&mut ways[0]).unwrap();
+        let Job { path, given, packet, next } = lines.pop(&mut ways[0]).unwrap();
+        assert_eq!(path, ways[0].path);
         assert_eq!((given.sequence, packet.packet()), (number, &[number as u8; 1_000][..]));
+        assert_eq!(next.map(|(_, len)| len), (number < 4).then_some(1_000));
     }
     assert!(lines.is_empty() && ways[0].waiting == 0 && lines.pop(&mut ways[0]).is_none());
 }
@@ -109,7 +111,7 @@ fn what_is_stranded_is_given_out_again() {
     assert!(!lines.has_stranded(&ways));
     // The line that nobody needs goes, and the other is found where it is then.
     lines.settle(&mut ways);
-    assert!(lines.pop(&mut ways[0]).is_some_and(|(given, _)| given == packet(1)));
+    assert!(lines.pop(&mut ways[0]).is_some_and(|job| job.given == packet(1)));
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn what_waits_over_new_keys_keeps_its_place_and_over_two_gets_one_in_the_order_t
     lines.renumber(&mut blocks, |_| next.next().unwrap());
     lines.settle(&mut ways);
     let mut left = |place: usize| {
-        let (given, packet) = lines.pop(&mut ways[place]).unwrap();
+        let Job { given, packet, .. } = lines.pop(&mut ways[place]).unwrap();
         assert_eq!(packet.packet(), [place as u8; 1_000]);
         (given.sequence, given.is_earlier)
     };
@@ -157,7 +159,7 @@ fn what_is_of_no_use_any_more_is_forgotten_and_the_rest_keeps_its_order() {
     lines.forget(&mut blocks, |_, packet| packet[0].is_multiple_of(2));
     lines.settle(&mut ways);
     assert_eq!((lines.bytes(), ways[0].waiting), (3_000, 3_000));
-    let left = std::iter::from_fn(|| lines.pop(&mut ways[0])).map(|(given, _)| given.sequence);
+    let left = std::iter::from_fn(|| lines.pop(&mut ways[0])).map(|job| job.given.sequence);
     assert_eq!(left.collect::<Vec<_>>(), [1, 3, 5]);
     assert!(lines.is_empty());
 }

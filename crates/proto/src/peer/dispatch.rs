@@ -119,18 +119,14 @@ fn send_first(
 /// and no path carries a share any more: it is for the one path that there is.
 pub(super) fn serve(peer: &mut Peer, cx: &mut Context<'_>) -> bool {
     let Peer { bonding, tunnel, .. } = peer;
-    bonding.begin_turn(cx.now);
-    if bonding.is_idle() {
-        bonding.end_idle();
+    if !bonding.begin_turn(cx.now) {
         note_wanted(bonding, tunnel, cx.now);
         return false;
     }
     ways::look(bonding, tunnel, cx.now);
-    if bonding.ways().is_empty() {
+    if !bonding.give_stranded(cx.now, cx.memory.blocks()) {
         return true;
     }
-    bonding.end_idle();
-    bonding.give_stranded(cx.now, cx.memory.blocks());
     if !drain(bonding, tunnel, cx) {
         bonding.rest(cx.now);
         return false;
