@@ -163,3 +163,7 @@ impl Bonding {
         waited
     }
 }
+
+#[cfg(test)]
+#[path = "bonding_tests.rs"]
+mod tests;
