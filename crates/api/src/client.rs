@@ -95,8 +95,8 @@ pub struct RunningClient {
     /// TCP connections that pass by the tunnel; `None` if the host's sockets cannot be listed.
     #[serde(default)]
     pub beside: Option<Beside>,
-    /// The address families that the gateway gives no address of, and what becomes of their packets,
-    /// a line each.
+    /// The address families that the gateway gives no address of, and what becomes of their
+    /// packets, a line each.
     #[serde(default)]
     pub not_carried: Vec<String>,
 }

@@ -144,8 +144,8 @@ pub(super) fn captured_by(plan: &Plan, net: IpNet) -> Option<IpNet> {
     (!is_excluded).then_some(route)
 }
 
-/// The UDP sockets of this host that serve names or addresses. If they cannot be listed, no link has
-/// guests, and a person is told the cure.
+/// The UDP sockets of this host that serve names or addresses. If they cannot be listed, no link
+/// has guests, and a person is told the cure.
 pub(super) fn servers() -> Vec<Server> {
     sockets::servers(&[NAMES, DHCP]).unwrap_or_default()
 }

@@ -34,7 +34,9 @@ use crate::session::identity::Identity;
 use crate::session::index::{Lead, Slot};
 use crate::session::runs::KeyAlarm;
 use crate::time::Instant;
-use crate::tunnel::{Context, PathStatus, PeerState, PeerStatus, Side, Tunnel, lost_at, saving};
+use crate::tunnel::{
+    Context, PathStatus, PeerState, PeerStatus, Side, Tunnel, saving, time_of_loss,
+};
 use crate::wire::control::{Control, Lease, Prefix};
 use inbound::Inbound;
 use share::Shares;
@@ -213,7 +215,7 @@ impl Peer {
             peer: tunnel.identity.key,
             state: tunnel.state,
             established: tunnel.epochs.established().map(|(since, _)| since),
-            lost_at: lost_at(tunnel),
+            lost_at: time_of_loss(tunnel),
             epoch_since: current.map(|epoch| epoch.since),
             handshaking: tunnel.paths.connector().is_some_and(|it| it.handshakes.is_trying()),
             refused: tunnel.paths.connector().and_then(|it| it.handshakes.refused),

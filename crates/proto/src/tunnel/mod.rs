@@ -69,7 +69,7 @@ pub use crate::paths::connector::STREAMS_MAX;
 pub use crate::paths::policing::{PolicedLink, Remedy};
 pub(crate) use departures::Departure;
 pub(crate) use feedback::Told;
-pub(crate) use status::lost_at;
+pub(crate) use status::time_of_loss;
 pub use status::{PathStatus, PeerStatus};
 
 /// The keys and paths that lead to one peer.

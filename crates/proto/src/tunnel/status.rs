@@ -72,7 +72,7 @@ pub struct PeerStatus {
 }
 
 /// When `tunnel` stopped being up, for [`PeerStatus::lost_at`].
-pub(crate) const fn lost_at(tunnel: &Tunnel) -> Option<Instant> {
+pub(crate) const fn time_of_loss(tunnel: &Tunnel) -> Option<Instant> {
     tunnel.lost_at
 }
 
