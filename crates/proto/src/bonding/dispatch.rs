@@ -77,13 +77,7 @@ impl Bonding {
     }
 
     /// Has a packet wait for the path at `place`.
-    pub(crate) fn line_up(
-        &mut self,
-        now: Instant,
-        place: usize,
-        given: Numbered,
-        packet: Parcel,
-    ) {
+    pub(crate) fn line_up(&mut self, now: Instant, place: usize, given: Numbered, packet: Parcel) {
         let way = &mut self.ways[place];
         self.lines.push(way, given, packet);
         let due = wakes_at(now, way.next_at);

@@ -77,8 +77,7 @@ impl Bonding {
     pub(crate) fn next_copy(&mut self, now: Instant, copies: &mut Copies) -> Option<PathId> {
         while let Some(&choice) = self.live.choices.get(copies.looked_at) {
             copies.looked_at += 1;
-            let is_late =
-                choice.lateness > copies.way.lateness + PLAY_OUT && !copies.is_raced;
+            let is_late = choice.lateness > copies.way.lateness + PLAY_OUT && !copies.is_raced;
             if choice.path == copies.way.path || is_late || !choice.has_room(copies.len) {
                 continue;
             }
@@ -86,8 +85,7 @@ impl Bonding {
                 return None;
             }
             // A race is one of all.
-            copies.lost_with_next =
-                if copies.is_raced { 1.0 } else { choice.expected_loss(false) };
+            copies.lost_with_next = if copies.is_raced { 1.0 } else { choice.expected_loss(false) };
             return Some(choice.path);
         }
         None

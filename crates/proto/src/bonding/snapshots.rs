@@ -132,8 +132,8 @@ impl Bonding {
             && carriers.any(|carrier| carrier.controller.is_varying(now));
         let longest = longest.filter(|_| is_on(Heuristic::RepairBound));
         let mended = longest.map_or(Bound::LONG, Bound::mended_in);
-        let is_replaced = replaced_at.is_some_and(|at| now < at + REPLACED)
-            && is_on(Heuristic::ReplacedBound);
+        let is_replaced =
+            replaced_at.is_some_and(|at| now < at + REPLACED) && is_on(Heuristic::ReplacedBound);
         let mended = if is_replaced { mended.of_replaced() } else { mended };
         match self.settings.recovery {
             _ if !is_on(Heuristic::Codel) => Bound::NEVER,

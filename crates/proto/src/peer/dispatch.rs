@@ -196,9 +196,8 @@ fn entrance(bonding: &Bonding, tunnel: &Tunnel) -> Entrance {
     let carrying = || bonding.ways().iter().filter_map(|way| tunnel.paths.list.get(way.path));
     let longest = carrying().filter_map(|path| path.rtt.minimum()).max();
     let controllers = carrying().filter_map(|path| path.congestion.as_deref());
-    let sum = |(window, rate), one: &dyn Controller| {
-        (window + one.window(), rate + one.pacing_rate())
-    };
+    let sum =
+        |(window, rate), one: &dyn Controller| (window + one.window(), rate + one.pacing_rate());
     let (window, rate) = controllers.fold((0.0, 0.0), sum);
     // The entry queue must not run empty before the next turn.
     let stands = ASSISTED_QUEUE + bonding.late.usual();

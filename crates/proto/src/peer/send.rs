@@ -104,9 +104,7 @@ impl Peer {
             Some((tcp, room)) => &clamped(packet, tcp, room, &mut head),
             None => packet,
         };
-        if choice.copy.is_some()
-            || !ways::are_shared(&mut self.bonding, &mut self.tunnel, cx.now)
-        {
+        if choice.copy.is_some() || !ways::are_shared(&mut self.bonding, &mut self.tunnel, cx.now) {
             return self.send_alone(cx, choice, record, packet);
         }
         if self.flows.is_live(record, packet, cx.config.ablation)

@@ -142,12 +142,7 @@ pub(super) fn conditions(bonding: &Bonding, cx: &Context<'_>) -> Conditions {
 /// would break off what is owed. Where it has begun, a path may be the last for a while. Beside
 /// somebody else who fills the queue it does: a path is sent by a window there, and what is kept
 /// here fills it, whatever the sender's own window does meanwhile.
-pub(super) fn assist(
-    now: Instant,
-    bonding: &mut Bonding,
-    tunnel: &mut Tunnel,
-    flows: &mut Flows,
-) {
+pub(super) fn assist(now: Instant, bonding: &mut Bonding, tunnel: &mut Tunnel, flows: &mut Flows) {
     let is_wanted = flows.wants_assist() == Assist::On && ways::are_shared(bonding, tunnel, now);
     let assists = match bonding.ways().len() {
         _ if !is_wanted => Assists::None,
