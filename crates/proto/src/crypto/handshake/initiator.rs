@@ -17,8 +17,8 @@ use crate::error::DropReason;
 use crate::id::{PeerKey, SessionIndex};
 use crate::wire::features::Features;
 use crate::wire::handshake::{
-    A_LEN, B_LEN, CookieReply, EK_HEAD_LEN, EK_LEN, HeaderCipher, Hello, HelloPayload, MAC_LEN,
-    MessageA, MessageB, NOISE_1_LEN, RESPONSE_LEN, Response, Status, WELCOME_LEN, Welcome,
+    A_LEN, B_LEN, CookieReply, EK_HEAD_LEN, EK_LEN, Floor, HeaderCipher, Hello, HelloPayload,
+    MAC_LEN, MessageA, MessageB, NOISE_1_LEN, RESPONSE_LEN, Response, Status, WELCOME_LEN, Welcome,
 };
 
 /// Message 1, as the two datagrams that it is.
@@ -54,7 +54,7 @@ pub struct Initiator {
 struct Offer {
     index: SessionIndex,
     features: Features,
-    floor: crate::wire::handshake::Floor,
+    floor: Floor,
     has_aes: bool,
 }
 
@@ -193,11 +193,13 @@ impl Initiator {
 }
 
 impl Offer {
-    /// Whether the responder kept to what was offered: it may raise the floor, never lower it.
+    /// Whether the responder kept to what was offered. It may raise the floor, but it cannot
+    /// accept under a floor that no suite reaches, and it never lowers it.
     fn allows(&self, welcome: &Welcome) -> bool {
         let aes_ok = self.has_aes || welcome.header_cipher == HeaderCipher::ChaCha20;
         let known = self.features.has(welcome.features);
-        welcome.floor >= self.floor && aes_ok && known
+        let reached = welcome.status != Status::Accepted || welcome.floor <= Floor::HIGHEST;
+        welcome.floor >= self.floor && reached && aes_ok && known
     }
 }
 

@@ -82,6 +82,7 @@ fn a_responder_cannot_take_what_was_not_offered() {
     };
     let lies = [
         Welcome { floor: Floor::BITS_128, ..honest },
+        Welcome { floor: Floor(2), ..honest },
         Welcome { header_cipher: HeaderCipher::Aes, ..honest },
         Welcome { features: Features::from_bits(0b110), ..honest },
     ];
