@@ -225,8 +225,8 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
     }
 }
 
-/// That no path carries, when that was noticed, and when the gateway was `heard` last: in an idle
-/// tunnel that may be long before.
+/// Says that no path carries, and when that was noticed. Also says when the gateway was `heard`
+/// last, which may be long before if the tunnel was idle.
 fn suspended(
     peer: &PeerStatus,
     now: Instant,

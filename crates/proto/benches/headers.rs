@@ -1,5 +1,5 @@
-//! What it costs to leave out the headers of a packet: nanoseconds a packet, beside the copies that
-//! a packet is sent and delivered by anyway. `cargo bench -p rove-proto --bench headers`.
+//! The cost of leaving out the headers of a packet, in nanoseconds a packet. The copies that every
+//! packet needs are not part of it. `cargo bench -p rove-proto --bench headers`.
 //!
 //! Packets of one TCP flow with timestamps, 1,420 bytes each, out of a buffer that no cache holds
 //! whole, as from a tunnel device. At the sender, *whole* is the copy of the packet into a
@@ -9,8 +9,8 @@
 //! copy into the outbox, and *restored* puts the headers in front of the payload there.
 //!
 //! The TUN device sums a whole packet before it joins it with others, and sums no restored one.
-//! That gain stands beside the figures and is not part of them. Of all rounds the shortest counts.
-//! Both ends together must take no more than [`BOTH_NS_MAX`], or the benchmark fails.
+//! The figures do not contain this gain, which is printed beside them. The shortest of all rounds
+//! counts. Both ends together must take no more than [`BOTH_NS_MAX`], or the benchmark fails.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark: a panic is the report")]
 #![allow(clippy::print_stdout, reason = "what it is for")]

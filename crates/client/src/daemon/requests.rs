@@ -314,7 +314,7 @@ fn tell_saving(client: &mut Client<'_>) {
     saving::tell(&mut noted.saving, config, (data, *gateway), links);
 }
 
-/// What only a running client has, without drops and problems.
+/// The part of the status that only a running client has, without drops and problems.
 fn running(client: &Client<'_>, session: &PeerStatus) -> RunningClient {
     RunningClient {
         inner_gateway: session.lease.as_ref().map(|lease| lease.gateway.clone()),

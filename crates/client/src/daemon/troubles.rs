@@ -42,8 +42,8 @@ pub(super) fn find(
     found.chain(unanswered.map(of("filter"))).collect()
 }
 
-/// The address families that should use the tunnel and cannot, a line each. That is how the gateway
-/// was set up, and no fault.
+/// The address families that should use the tunnel and cannot, a line each. This is no fault: the
+/// gateway was set up so.
 pub(super) fn not_carried(
     config: &Config,
     lease: Option<&Lease>,

@@ -330,8 +330,8 @@ fn what_left_by_four_paths_of_one_link_that_is_cut_leaves_by_another() {
     holds(30_318, &[spread, full(1), settle(true)]);
 }
 
-/// A path is new and its MTU is searched for: beside compressed packets, the lost probes were most
-/// of the bytes that left, and the path was taken for one with a low ceiling.
+/// The MTU of a new path is searched for. Beside compressed packets the lost probes were most of
+/// the bytes that left, and counted as congestion: the path was taken for a slow one.
 #[test]
 fn lost_probes_of_the_mtu_slow_no_path() {
     let ops = [

@@ -145,7 +145,7 @@ pub(super) fn captured_by(plan: &Plan, net: IpNet) -> Option<IpNet> {
 }
 
 /// The UDP sockets of this host that serve names or addresses. If they cannot be listed, no link
-/// has guests, and a person is told the cure.
+/// counts as one with guests, and `rove up` names the cure.
 pub(super) fn servers() -> Vec<Server> {
     sockets::servers(&[NAMES, DHCP]).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! A packet that is written to the TUN, and the checksum that it may lack.
 //!
 //! Whoever has restored a packet knows that its checksum is right and would have to sum the payload
-//! to write it. A super-packet needs no checksum of its packets, so only what is written alone gets
-//! one here.
+//! to write it. A super-packet has one checksum for all of its packets, so only a packet that
+//! is written alone gets one here.
 
 use super::{
     checksum::{fold, pseudo_header, sum},

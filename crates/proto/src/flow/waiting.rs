@@ -381,7 +381,7 @@ mod tests {
             waiting.put_back(last, packets);
         }
         assert_eq!((waiting.named.packets.len(), waiting.expire(last + NAMED_TIME)), (300, 300));
-        // They are as few as others, and the oldest go.
+        // Long ones fill the bytes first, and the oldest go.
         let record = PacketRecord { saving: Saving::DIRECT, ..PacketRecord::of_bucket(0) };
         let long = packet(1_500);
         let given_up = (0..NAMED_MAX)
