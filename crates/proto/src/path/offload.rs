@@ -28,6 +28,10 @@ const WINDOW_BYTES: u64 = 256 * 1_024;
 /// Runs of one comparison. Half as many do not find that each 16th run is lost; with twice as many,
 /// a lossy path pays the single sends of a comparison for longer.
 const RUNS_MAX: u32 = 2_048;
+/// After so many, a comparison ends as soon as it is not on course: the logarithm of its evidence
+/// has to keep up with the number of runs. Single sends cost a fast path half of its rate, and most
+/// of what makes a path suspect is the end of a slow start.
+const COURSE_RUNS: u32 = 256;
 /// How often chance may make a comparison say that segmented sends lose more: once in so many.
 /// About 20 lost runs reach it if single sends lose nothing.
 const CHANCE: f64 = 1e5;
@@ -186,8 +190,11 @@ impl Offload {
         let is_retry = tries != self.sending;
         let (runs_max, chance) =
             if is_retry { (RETRY_RUNS_MAX, RETRY_CHANCE) } else { (RUNS_MAX, CHANCE) };
-        let loses_more = comparison.evidence.capital() >= chance;
-        if !loses_more && comparison.evidence.runs < runs_max {
+        let (runs, capital) = (comparison.evidence.runs, comparison.evidence.capital());
+        let loses_more = capital >= chance;
+        let course = chance.powf(f64::from(runs) / f64::from(runs_max));
+        let goes_on = runs < COURSE_RUNS || runs < runs_max && capital >= course;
+        if !loses_more && goes_on {
             return false;
         }
         (self.comparison, self.window) = (None, (0, 0));

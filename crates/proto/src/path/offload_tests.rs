@@ -97,6 +97,19 @@ fn what_a_network_loses_is_not_put_down_to_offload() {
     }
 }
 
+/// As at the end of a slow start: every run loses datagrams for a moment, then none does.
+#[test]
+fn a_burst_of_losses_costs_a_short_comparison() {
+    for seed in 0..100 {
+        let mut trip = Trip::new(seed, World { policer: |room| room / 2, ..SOUND });
+        (0..20).for_each(|_| _ = trip.run());
+        trip.world = SOUND;
+        (0..4_000).for_each(|_| _ = trip.run());
+        assert_eq!((trip.offload.comparisons, trip.offload.fallback()), (1, None), "seed {seed}");
+        assert!(trip.single < u64::from(COURSE_RUNS), "seed {seed}: {} runs", trip.single);
+    }
+}
+
 #[test]
 fn a_lossy_path_seldom_pays_for_comparisons() {
     let mut trip = Trip::new(3, World { random: 50, ..SOUND });
