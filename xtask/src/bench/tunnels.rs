@@ -41,6 +41,8 @@ const ROVE_CLIENT_DIR: &str = "/run/rove-client";
 const CROWD_BATCH: usize = 16;
 /// How long a crowd is left alone before the gateway's memory is read.
 const CROWD_IDLE: Duration = Duration::from_secs(5);
+/// How long a gateway runs before its handshake is timed.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// One way to join the two hosts.
 pub(super) trait Tunnel {
@@ -249,6 +251,8 @@ impl Tunnel for Rove {
         let endpoint = format!("{}:{FORWARD_PORT}", Host::Gateway.outer());
         let (_gateway, invite) = self.gateway(place, &endpoint, 1)?;
         let (mut forwarder, _) = forwarder(place)?;
+        // The thread that enrols also looks at the host once after the start, which takes 30 ms.
+        sleep(SETTLED);
         let _client = self.client(place, Host::Client.name(), &invite, ROVE_CLIENT_DIR)?;
         forwarder.line()?.parse().map(Some).map_err(|_| "the forwarder timed nothing".to_owned())
     }
