@@ -228,8 +228,9 @@ fn beside(opening: &Opening) -> Vec<Rule> {
         vec![equals(Way::Out.link(), json!("lo")), accept()],
         vec![equals(Way::Out.link(), json!(opening.device)), accept()],
     ];
-    rules.extend(neighbours_out(opening));
+    // Most packets match one of the first rules.
     rules.extend(own_datagrams(opening));
+    rules.extend(neighbours_out(opening));
     rules.extend(dhcp(opening));
     rules.extend(inside(opening, Way::Out));
     rules
