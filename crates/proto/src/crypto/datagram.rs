@@ -7,33 +7,16 @@
 use std::fmt;
 
 use aws_lc_rs::aead::quic::HeaderProtectionKey;
-use aws_lc_rs::aead::{self, Aad, LessSafeKey};
+use aws_lc_rs::aead::{Aad, LessSafeKey};
 
-use super::suite::{Profile, ProfileTable, Suite};
+use super::nonce::Nonce;
+use super::profile::{Profile, ProfileTable};
+use super::suite::Suite;
 use crate::error::DropReason;
 use crate::id::{PacketNumber, PathSerial, ProfileId, SessionIndex};
 use crate::wire::Kind;
 use crate::wire::data::{HEADER_LEN, MIN_LEN, OVERHEAD, TAG_LEN};
 use crate::wire::handshake::{Floor, HeaderCipher};
-
-/// What makes a datagram's nonce: never twice the same under one key.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Nonce {
-    /// The path, as the ordinal of the session index in use.
-    pub serial: PathSerial,
-    /// The number of the datagram on that path.
-    pub number: PacketNumber,
-}
-
-impl Nonce {
-    /// serial 4 | number 8, big-endian: the 96 bits that every suite takes.
-    fn to_aead(self) -> aead::Nonce {
-        let mut bytes = [0; 12];
-        bytes[..4].copy_from_slice(&self.serial.0.to_be_bytes());
-        bytes[4..].copy_from_slice(&self.number.to_be_bytes());
-        aead::Nonce::assume_unique_for_key(bytes)
-    }
-}
 
 /// The sending half of an epoch.
 pub struct SealKey(DirectionKeys);

@@ -12,7 +12,8 @@ use aws_lc_rs::hkdf::Prk;
 use super::datagram::{DirectionKeys, OpenKey, SealKey};
 use super::kdf::{self, Secret};
 use super::keepalive::KeepaliveKey;
-use super::suite::{ProfileTable, Suite};
+use super::profile::ProfileTable;
+use super::suite::Suite;
 use crate::wire::handshake::{Floor, HeaderCipher};
 
 /// The keys of one epoch of one session, as one end holds them. Both halves are shared by

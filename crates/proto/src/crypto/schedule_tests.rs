@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::crypto::suite::Profile;
+use crate::crypto::profile::Profile;
 use crate::crypto::vectors::Vectors;
 use crate::id::SessionIndex;
 use crate::wire::keepalive::Keepalive;
