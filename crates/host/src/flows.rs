@@ -184,7 +184,7 @@ fn flow(
     let ways = way.map(|way| way.paths.as_slice()).unwrap_or_default();
     let path = ways.first().map(|path| path.id);
     let link = |path: u32| whose.and_then(|whose| whose.links.get(&path)).cloned();
-    let suite = session.and_then(|session| session.profile?.suite());
+    let suite = session.and_then(|session| session.profile).map(|profile| profile.suite());
     Flow {
         tuple: self::tuple(tuple),
         protocol: protocol.to_owned(),

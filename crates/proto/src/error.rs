@@ -34,6 +34,9 @@ drop_reasons! {
     Replay => "replay",
     /// A profile ID that carries nothing: cover traffic, or noise that happened to verify.
     Decoy => "decoy",
+    /// A profile ID that means a suite below the session's floor: a peer that breaks the agreement,
+    /// or noise.
+    BelowFloor => "below_floor",
     /// A handshake message whose MAC does not verify.
     BadMac => "bad_mac",
     /// A handshake message without the cookie that the load demands.

@@ -70,7 +70,7 @@ impl FlowId {
 /// travel.
 pub type PacketNumber = u64;
 
-/// The one-byte name of a profile on the wire: an alias from the epoch's secret permutation.
+/// The one-byte name of a profile on the wire, which only the two ends understand.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProfileId(pub u8);
 

@@ -23,7 +23,7 @@ pub const TARGET: Target = Target { name: "exchange", run, seeds, mutations: 1_0
 const MACS: usize = 32;
 
 fn run(data: &[u8]) {
-    let mut ends = Ends::new();
+    let mut ends = Ends::new(Features::NONE);
     let (a, b) = (ends.messages.a.clone(), ends.messages.b.clone());
     let changed = |number: u8, message: &[u8]| {
         let mut message = message.to_vec();
@@ -59,7 +59,7 @@ fn run(data: &[u8]) {
     let Ok(complete) = complete.or_else(|_| pending.complete(&b)) else {
         panic!("the true B was refused")
     };
-    let answered = complete.respond(&mut ends.rng, None, &welcome());
+    let answered = complete.respond(&mut ends.rng, None, &welcome(Features::NONE));
     let Ok((response, Some(_))) = answered else { panic!("no response to a true message 1") };
 
     let hostile_response = changed(2, &response);
@@ -100,12 +100,12 @@ struct Ends {
 }
 
 impl Ends {
-    fn new() -> Self {
+    fn new(features: Features) -> Self {
         let mut rng = SeededRng::new(1);
         let (client, gateway) =
             (StaticSecret::generate(&mut rng), StaticSecret::generate(&mut rng));
         let gate = Gate::new(gateway.public(), &mut rng, Instant::ZERO);
-        let started = Initiator::start(&mut rng, &client, gateway.public(), None, &hello());
+        let started = Initiator::start(&mut rng, &client, gateway.public(), None, &hello(features));
         let Ok((initiator, messages)) = started else { panic!("a generated key is usable") };
         Self { rng, gateway, gate, initiator, messages }
     }
@@ -121,13 +121,14 @@ impl Ends {
     }
 }
 
-/// The keys of both ends after a handshake that nobody disturbed: initiator's, responder's.
-pub(crate) fn session() -> (EpochKeys, EpochKeys) {
-    let mut ends = Ends::new();
+/// The keys of both ends after a handshake that nobody disturbed: initiator's, responder's. Both
+/// have these features.
+pub(crate) fn session(features: Features) -> (EpochKeys, EpochKeys) {
+    let mut ends = Ends::new(features);
     let rng: &mut dyn Rng = &mut ends.rng;
     let answered = PendingA::open(rng, &ends.gateway, &ends.messages.a)
         .and_then(|mut pending| pending.complete(&ends.messages.b))
-        .and_then(|complete| complete.respond(rng, None, &welcome()));
+        .and_then(|complete| complete.respond(rng, None, &welcome(features)));
     let Ok((response, Some(responder))) = answered else { panic!("an undisturbed handshake") };
     match ends.initiator.finish(&response) {
         Ok((_, Some(initiator))) => (initiator, responder),
@@ -135,17 +136,17 @@ pub(crate) fn session() -> (EpochKeys, EpochKeys) {
     }
 }
 
-fn hello() -> Hello {
+fn hello(features: Features) -> Hello {
     let indices = [1, 2, 3, 4, 5, 6, 7, 8].map(SessionIndex);
     let token = Token::new(b"a token of 16 B.");
-    let (features, floor) = (Features::NONE, Floor::BITS_128);
+    let floor = Floor::BITS_128;
     Hello { counter: 1, features, floor, has_aes: true, token, indices }
 }
 
-fn welcome() -> Welcome {
+fn welcome(features: Features) -> Welcome {
     Welcome {
         status: Status::Accepted,
-        features: Features::NONE,
+        features,
         floor: Floor::BITS_128,
         header_cipher: HeaderCipher::Aes,
         observed: SocketAddr::from((Ipv4Addr::new(203, 0, 113, 7), 4433)),

@@ -10,7 +10,8 @@ use aws_lc_rs::aead::quic::HeaderProtectionKey;
 use aws_lc_rs::aead::{Aad, LessSafeKey};
 
 use super::nonce::Nonce;
-use super::profile::{Profile, ProfileTable};
+use super::padding;
+use super::profile::{Profile, ProfileIds};
 use super::suite::Suite;
 use crate::error::DropReason;
 use crate::id::{PacketNumber, PathSerial, ProfileId, SessionIndex};
@@ -26,32 +27,26 @@ impl SealKey {
         Self(keys)
     }
 
-    /// The profile ID under which datagram `number` of `profile` travels. Aliases are spread over
-    /// the numbers by a keyed multiplication, so that they do not follow each other in a pattern;
-    /// nothing rests on it, and the receiver takes any.
-    pub(crate) const fn profile_id(&self, profile: Profile, number: PacketNumber) -> ProfileId {
-        let spread = (number ^ self.0.alias_pick).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0.profiles.alias(profile, (spread >> 62) as u8)
-    }
-
     /// Writes the header, seals in place and masks the header.
     ///
     /// `datagram` is [`HEADER_LEN`] bytes of space, the plaintext, and [`TAG_LEN`] bytes of space.
+    /// In a padded profile the plaintext has its padding already.
     ///
     /// # Panics
-    /// When `datagram` has no room for a plaintext byte, or `profile` has no suite that meets the
-    /// session's floor: both are mistakes of the caller that must not reach the wire.
+    /// When `datagram` has no room for a plaintext byte, or the session has no ID for `profile`
+    /// (its suite is below the floor, or the peer knows no padding): both are mistakes of the
+    /// caller that must not reach the wire.
     pub fn seal(&self, index: SessionIndex, profile: Profile, nonce: Nonce, datagram: &mut [u8]) {
         assert!(datagram.len() >= MIN_LEN, "a datagram has a header, a plaintext and a tag");
-        let suite = self.0.suite(profile).expect("a profile that meets the session's floor");
+        let id = self.0.ids.id(profile, nonce).expect("a profile of the session");
+        let key = self.0.aead(profile).expect("a suite that meets the session's floor");
         let (header, body) = datagram.split_at_mut(HEADER_LEN);
-        let id = self.profile_id(profile, nonce.number);
         let aad = associated_data(id, nonce.number as u32);
         header[..5].copy_from_slice(&with_index(index));
         header[5..].copy_from_slice(&aad[1..]);
 
         let (plaintext, tag_space) = body.split_at_mut(body.len() - TAG_LEN);
-        let tag = self.0.aead[suite as usize]
+        let tag = key
             .seal_in_place_separate_tag(nonce.to_aead(), Aad::from(aad), plaintext)
             .expect("a datagram is far below every suite's limit");
         tag_space.copy_from_slice(tag.as_ref());
@@ -62,9 +57,14 @@ impl SealKey {
         }
     }
 
-    /// The weakest suite that the session uses.
+    /// The strength that every suite of the session has.
     pub const fn floor(&self) -> Floor {
         self.0.floor
+    }
+
+    /// Whether both ends understand every profile, and IDs that each datagram draws anew.
+    pub const fn has_all_profiles(&self) -> bool {
+        self.0.ids.are_redrawn()
     }
 
     /// The cipher of header protection.
@@ -79,12 +79,9 @@ pub struct OpenKey(DirectionKeys);
 /// A header without its mask. Nothing of it is authentic before [`OpenKey::open`] succeeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unmasked {
-    /// The profile of the datagram.
-    pub profile: Profile,
-    /// The low 32 bits of its number.
+    /// The low 32 bits of the datagram's number.
     pub number: u32,
     id: ProfileId,
-    suite: Suite,
 }
 
 impl OpenKey {
@@ -96,9 +93,7 @@ impl OpenKey {
     /// before the datagram is opened.
     ///
     /// # Errors
-    /// [`DropReason::Malformed`] when `datagram` is too short or of another kind;
-    /// [`DropReason::Decoy`] when its profile ID means no profile of this version, or one whose
-    /// suite is below the session's floor.
+    /// [`DropReason::Malformed`] when `datagram` is too short or of another kind.
     pub fn unmask(&self, datagram: &[u8]) -> Result<Unmasked, DropReason> {
         if datagram.len() < MIN_LEN || datagram[0] != Kind::Data as u8 {
             return Err(DropReason::Malformed);
@@ -109,18 +104,19 @@ impl OpenKey {
             *out = masked ^ mask;
         }
         let [id, number @ ..] = header;
-        let (id, number) = (ProfileId(id), u32::from_be_bytes(number));
-        let profile = self.0.profiles.lookup(id).ok_or(DropReason::Decoy)?;
-        let suite = self.0.suite(profile).ok_or(DropReason::Decoy)?;
-        Ok(Unmasked { profile, number, id, suite })
+        Ok(Unmasked { number: u32::from_be_bytes(number), id: ProfileId(id) })
     }
 
-    /// Opens `datagram` in place and returns its plaintext. `number` is the full number that the
+    /// Opens `datagram` in place and returns its frames. `number` is the full number that the
     /// caller reconstructed from `unmasked.number`.
     ///
     /// # Errors
-    /// [`DropReason::BadTag`] when it does not verify: the bytes, the path or the number are not
-    /// what the peer sealed. The content of `datagram` is then undefined.
+    /// [`DropReason::Decoy`] when its profile ID has no meaning, [`DropReason::BelowFloor`] when it
+    /// means a suite below the session's floor: no key was made for that. Nothing is opened then,
+    /// so noise may have such an ID as well. [`DropReason::BadTag`] when the datagram does not
+    /// verify: the bytes, the path or the number are not what the peer sealed.
+    /// [`DropReason::BadFrame`] when the peer sealed padding that does not fit. After the last two
+    /// the content of `datagram` is undefined.
     pub fn open<'d>(
         &self,
         serial: PathSerial,
@@ -131,14 +127,17 @@ impl OpenKey {
         if datagram.len() < OVERHEAD {
             return Err(DropReason::Malformed);
         }
-        let nonce = Nonce { serial, number }.to_aead();
+        let nonce = Nonce { serial, number };
+        let profile = self.0.ids.profile(unmasked.id, nonce)?;
+        let key = self.0.aead(profile).ok_or(DropReason::BelowFloor)?;
         let aad = Aad::from(associated_data(unmasked.id, unmasked.number));
-        self.0.aead[unmasked.suite as usize]
-            .open_in_place(nonce, aad, &mut datagram[HEADER_LEN..])
-            .map_err(|_| DropReason::BadTag)
+        let plaintext = key
+            .open_in_place(nonce.to_aead(), aad, &mut datagram[HEADER_LEN..])
+            .map_err(|_| DropReason::BadTag)?;
+        if profile.is_padded() { padding::strip(plaintext) } else { Ok(plaintext) }
     }
 
-    /// The weakest suite that the session uses.
+    /// The strength that every suite of the session has.
     pub const fn floor(&self) -> Floor {
         self.0.floor
     }
@@ -158,19 +157,18 @@ impl fmt::Debug for OpenKey {
 
 /// Everything that protects what one end sends in one epoch.
 pub(super) struct DirectionKeys {
-    /// One key per suite, in the order of the suites' numbers.
-    pub(super) aead: [LessSafeKey; Suite::ALL.len()],
+    /// The key of each suite that meets the floor, in the order of the suites' numbers.
+    pub(super) aead: [Option<LessSafeKey>; Suite::ALL.len()],
     pub(super) header: HeaderProtectionKey,
-    pub(super) profiles: ProfileTable,
-    pub(super) alias_pick: u64,
+    pub(super) ids: ProfileIds,
     pub(super) floor: Floor,
     pub(super) header_cipher: HeaderCipher,
 }
 
 impl DirectionKeys {
-    /// The suite of `profile`, unless the floor forbids it.
-    fn suite(&self, profile: Profile) -> Option<Suite> {
-        profile.suite().filter(|suite| suite.meets(self.floor))
+    /// The key of the suite of `profile`, unless the floor forbids it.
+    const fn aead(&self, profile: Profile) -> Option<&LessSafeKey> {
+        self.aead[profile.suite() as usize].as_ref()
     }
 
     /// The mask over profile ID and number, from the first 16 bytes after the header: always

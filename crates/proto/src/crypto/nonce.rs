@@ -21,4 +21,12 @@ impl Nonce {
         bytes[4..].copy_from_slice(&self.number.to_be_bytes());
         aead::Nonce::assume_unique_for_key(bytes)
     }
+
+    /// serial 4 | number 8 | zeros 4: a block that no other nonce has.
+    pub(super) fn block(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&self.serial.0.to_be_bytes());
+        bytes[4..12].copy_from_slice(&self.number.to_be_bytes());
+        bytes
+    }
 }

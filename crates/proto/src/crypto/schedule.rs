@@ -12,8 +12,9 @@ use aws_lc_rs::hkdf::Prk;
 use super::datagram::{DirectionKeys, OpenKey, SealKey};
 use super::kdf::{self, Secret};
 use super::keepalive::KeepaliveKey;
-use super::profile::ProfileTable;
+use super::profile::{ProfileIds, ProfileTable};
 use super::suite::Suite;
+use crate::wire::features::Features;
 use crate::wire::handshake::{Floor, HeaderCipher};
 
 /// The keys of one epoch of one session, as one end holds them. Both halves are shared by
@@ -42,6 +43,8 @@ pub(super) struct Finished<'a> {
     pub(super) split: &'a [u8; 64],
     pub(super) header_cipher: HeaderCipher,
     pub(super) floor: Floor,
+    /// Those that both ends have.
+    pub(super) features: Features,
 }
 
 impl EpochKeys {
@@ -80,16 +83,26 @@ enum Zone {
 }
 
 fn direction_keys(epoch: &Prk, direction: Direction, finished: &Finished<'_>) -> DirectionKeys {
-    let by = [direction as u8];
-    let pick = kdf::expand::<8>(epoch, &[b"rove v1 alias pick", &by]);
+    let floor = finished.floor;
+    let aead = |suite| aead_key(epoch, direction, suite, Zone::Whole);
     DirectionKeys {
-        aead: Suite::ALL.map(|suite| aead_key(epoch, direction, suite, Zone::Whole)),
-        header: header_key(epoch, direction, finished.header_cipher),
-        profiles: ProfileTable::derive(epoch, &[b"rove v1 profiles", &by]),
-        alias_pick: u64::from_be_bytes(*pick),
-        floor: finished.floor,
+        aead: Suite::ALL.map(|suite| suite.meets(floor).then(|| aead(suite))),
+        header: mask_key(epoch, HEADER_LABEL, direction, finished.header_cipher),
+        ids: profile_ids(epoch, direction, finished),
+        floor,
         header_cipher: finished.header_cipher,
     }
+}
+
+fn profile_ids(epoch: &Prk, direction: Direction, finished: &Finished<'_>) -> ProfileIds {
+    let by = [direction as u8];
+    let pick = u64::from_be_bytes(*kdf::expand::<8>(epoch, &[b"rove v1 alias pick", &by]));
+    let table = ProfileTable::derive(epoch, &[b"rove v1 profiles", &by]);
+    if !finished.features.has(Features::PROFILES) {
+        return ProfileIds::fixed(table, pick, finished.floor);
+    }
+    let key = mask_key(epoch, REDRAW_LABEL, direction, finished.header_cipher);
+    ProfileIds::redrawn(table, pick, finished.floor, key)
 }
 
 fn aead_key(epoch: &Prk, direction: Direction, suite: Suite, zone: Zone) -> LessSafeKey {
@@ -104,8 +117,17 @@ fn aead_key_bytes(epoch: &Prk, direction: Direction, suite: Suite, zone: Zone) -
     kdf::expand(epoch, &[b"rove v1 aead", &label])
 }
 
-fn header_key(epoch: &Prk, direction: Direction, cipher: HeaderCipher) -> HeaderProtectionKey {
-    let key = header_key_bytes(epoch, direction, cipher);
+/// Labels of the keys that make masks.
+const HEADER_LABEL: &[u8] = b"rove v1 header";
+const REDRAW_LABEL: &[u8] = b"rove v1 redraw";
+
+fn mask_key(
+    epoch: &Prk,
+    label: &[u8],
+    direction: Direction,
+    cipher: HeaderCipher,
+) -> HeaderProtectionKey {
+    let key = mask_key_bytes(epoch, label, direction, cipher);
     let algorithm = match cipher {
         HeaderCipher::Aes => &quic::AES_256,
         HeaderCipher::ChaCha20 => &quic::CHACHA20,
@@ -113,9 +135,8 @@ fn header_key(epoch: &Prk, direction: Direction, cipher: HeaderCipher) -> Header
     HeaderProtectionKey::new(algorithm, key.as_ref()).expect("both ciphers take 32 bytes")
 }
 
-fn header_key_bytes(epoch: &Prk, direction: Direction, cipher: HeaderCipher) -> Secret {
-    let label = [direction as u8, cipher.to_byte()];
-    kdf::expand(epoch, &[b"rove v1 header", &label])
+fn mask_key_bytes(epoch: &Prk, label: &[u8], direction: Direction, cipher: HeaderCipher) -> Secret {
+    kdf::expand(epoch, &[label, &[direction as u8, cipher.to_byte()]])
 }
 
 #[cfg(test)]

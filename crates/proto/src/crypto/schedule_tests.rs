@@ -1,9 +1,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::crypto::profile::Profile;
 use crate::crypto::vectors::Vectors;
-use crate::id::SessionIndex;
+use crate::id::{ProfileId, SessionIndex};
 use crate::wire::keepalive::Keepalive;
 
 const DIRECTIONS: [(Direction, &str); 2] =
@@ -22,20 +21,15 @@ fn key_schedule_vector() {
             vectors.output(&format!("{name}_{suite:?}"), key);
         }
         for cipher in [HeaderCipher::Aes, HeaderCipher::ChaCha20] {
-            let key = header_key_bytes(&epoch, direction, cipher);
+            let key = mask_key_bytes(&epoch, HEADER_LABEL, direction, cipher);
             vectors.output(&format!("{name}_header_{cipher:?}"), key.as_ref());
         }
         let table = ProfileTable::derive(&epoch, &[b"rove v1 profiles", &[direction as u8]]);
-        let ids: Vec<u8> = (0..=255)
-            .map(|id| {
-                let profile = table.lookup(crate::id::ProfileId(id));
-                profile.map_or(0xff, Profile::number)
-            })
-            .collect();
-        vectors.output(&format!("{name}_profile_of_id"), &ids);
-        let aliases: Vec<u8> =
-            (0..4).map(|pick| table.alias(Profile::whole(Suite::Aes256Gcm), pick).0).collect();
-        vectors.output(&format!("{name}_aliases_of_profile_0"), &aliases);
+        let ids = ProfileIds::fixed(table, 0, Floor::BITS_128);
+        let numbers: Vec<u8> =
+            (0..=255).map(|id| ids.fixed_number(ProfileId(id)).unwrap_or(0xff)).collect();
+        vectors.output(&format!("{name}_profile_of_id"), &numbers);
+        vectors.output(&format!("{name}_aliases_of_profile_0"), &ids.fixed_ids(0));
     }
     vectors.output("keepalive", crate::crypto::keepalive::key_bytes(&epoch).as_ref());
     let keepalive = Keepalive { index: SessionIndex(0x0102_0304), number: 0x0506 };
@@ -54,12 +48,14 @@ fn no_two_uses_share_a_key() {
             assert!(keys.insert(key[..16].to_vec()), "{suite:?}");
         }
         for cipher in [HeaderCipher::Aes, HeaderCipher::ChaCha20] {
-            let key = header_key_bytes(&epoch, direction, cipher);
-            assert!(keys.insert(key[..16].to_vec()), "{cipher:?}");
+            for label in [HEADER_LABEL, REDRAW_LABEL] {
+                let key = mask_key_bytes(&epoch, label, direction, cipher);
+                assert!(keys.insert(key[..16].to_vec()), "{cipher:?}");
+            }
         }
     }
     assert!(keys.insert(crate::crypto::keepalive::key_bytes(&epoch).as_ref()[..16].to_vec()));
-    assert_eq!(keys.len(), 11);
+    assert_eq!(keys.len(), 15);
 }
 
 #[test]
@@ -75,6 +71,7 @@ fn keys_are_shared_between_threads_and_shown_to_nobody() {
         split: &[2; 64],
         header_cipher: HeaderCipher::Aes,
         floor: Floor::BITS_128,
+        features: Features::PROFILES,
     };
     let keys = EpochKeys::derive(Role::Initiator, &finished);
     assert_eq!(

@@ -326,7 +326,9 @@ impl Epoch {
             return Err(DropReason::BadTag);
         }
         let opened = self.keys.open.open(serial, number, &unmasked, datagram);
-        let plaintext = opened.inspect_err(|_| self.forged += 1)?;
+        let plaintext = opened.inspect_err(|reason| {
+            self.forged += u64::from(*reason == DropReason::BadTag);
+        })?;
         let newest = lane.window.commit(now, number);
         self.opened += 1;
         Ok(Opened { plaintext, newest, delivered: lane.was_retransmitted(number) })

@@ -21,6 +21,8 @@ impl Features {
     pub const COMPACT: Self = Self(2);
     /// Understands compressed packets.
     pub const COMPRESSED: Self = Self(4);
+    /// Understands profile IDs that every datagram draws anew, and padded datagrams.
+    pub const PROFILES: Self = Self(8);
     /// Those about the content of datagrams that every client and gateway announces. Compact
     /// packets are announced only where they are asked for
     /// (docs/decisions/0081-headers-that-stay-the-same-travel-once.md).

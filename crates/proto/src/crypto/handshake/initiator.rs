@@ -168,6 +168,7 @@ impl Initiator {
             split: &raw_split(&mut self.noise),
             header_cipher: welcome.header_cipher,
             floor: welcome.floor,
+            features: welcome.features,
         };
         Ok((welcome, Some(EpochKeys::derive(Role::Initiator, &finished))))
     }

@@ -181,6 +181,7 @@ impl Complete {
             split: &raw_split(&mut self.noise),
             header_cipher: welcome.header_cipher,
             floor: welcome.floor,
+            features: welcome.features,
         };
         Ok((response, Some(EpochKeys::derive(Role::Responder, &finished))))
     }

@@ -26,6 +26,7 @@ VERSION = b"\x02"
 PROLOGUE = b"rove handshake" + VERSION
 SUITES = ("Aes256Gcm", "Aes128Gcm", "ChaCha20Poly1305")
 KEY_LENS = (32, 16, 32)
+STRENGTHS = (1, 0, 1)
 CHACHA20, AES = 0, 1
 
 
@@ -146,21 +147,55 @@ class Direction:
             byte = next(byte for byte in stream if byte < 256 - 256 % choices)
             other = byte % choices
             self.ids[last], self.ids[other] = self.ids[other], self.ids[last]
+        self.redraw = [
+            expand(epoch, b"rove v1 redraw" + by + bytes([cipher]), 32)
+            for cipher in (CHACHA20, AES)
+        ]
+
+    def spread(self, number):
+        return ((number ^ self.pick) * 0x9E3779B97F4A7C15) % 2**64
+
+    def draw(self, cipher, serial, number):
+        return mask(cipher, self.redraw[cipher], u32(serial) + u64(number) + bytes(4))[0]
+
+    def meanings(self, floor, cipher, serial, number):
+        """The profile of each ID, where IDs are redrawn."""
+        profiles, draw = allowed(floor), self.draw(cipher, serial, number)
+        positions = (self.ids.index(profile_id ^ draw) for profile_id in range(256))
+        return bytes(profiles[position % len(profiles)] for position in positions)
 
     def seal(self, cipher, suite, index, serial, number, plaintext):
-        spread = ((number ^ self.pick) * 0x9E3779B97F4A7C15) % 2**64
-        header = bytes([self.ids[4 * suite + (spread >> 62)]]) + u32(number % 2**32)
+        profile_id = self.ids[4 * suite + (self.spread(number) >> 62)]
+        return self.seal_as(profile_id, cipher, suite, index, serial, number, plaintext)
+
+    def seal_redrawn(self, floor, cipher, profile, index, serial, number, frames):
+        profiles, choice = allowed(floor), self.spread(number) >> 56
+        rank = profiles.index(profile)
+        owned = range(rank, 256, len(profiles))
+        drawn = self.ids[owned[choice * len(owned) >> 8]]
+        profile_id = drawn ^ self.draw(cipher, serial, number)
+        plaintext = frames + (bytes([0, 0, 0, 0, 5]) if profile >= 3 else b"")
+        return self.seal_as(profile_id, cipher, profile % 3, index, serial, number, plaintext)
+
+    def seal_as(self, profile_id, cipher, suite, index, serial, number, plaintext):
+        header = bytes([profile_id]) + u32(number % 2**32)
         aead = ChaCha20Poly1305 if suite == 2 else AESGCM
         nonce = u32(serial) + u64(number)
         body = aead(self.aead[suite]).encrypt(nonce, plaintext, b"\x10" + header)
-        if cipher == AES:
-            key = Cipher(algorithms.AES(self.header[AES]), modes.ECB())
-            mask = key.encryptor().update(body[:16])
-        else:
-            key = Cipher(algorithms.ChaCha20(self.header[CHACHA20], body[:16]), None)
-            mask = key.encryptor().update(bytes(5))
-        masked = bytes(left ^ right for left, right in zip(header, mask))
+        masks = mask(cipher, self.header[cipher], body[:16])
+        masked = bytes(left ^ right for left, right in zip(header, masks))
         return b"\x10" + u32(index) + masked + body
+
+
+def allowed(floor):
+    """The profiles of which the suite reaches the floor."""
+    return [profile for profile in range(6) if STRENGTHS[profile % 3] >= floor]
+
+
+def mask(cipher, key, sample):
+    if cipher == AES:
+        return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(sample)
+    return Cipher(algorithms.ChaCha20(key, sample), None).encryptor().update(bytes(5))
 
 
 def directions(handshake_hash, split):
@@ -241,6 +276,26 @@ def datagram():
     file.save()
 
 
+def profiles():
+    file = File("profiles.txt")
+    keys, _ = directions(*file.keep("handshake_hash", "split"))
+    (frames,) = file.keep("frames")
+    index, serial, number = (
+        int.from_bytes(v, "big") for v in file.keep("index", "serial", "number")
+    )
+    for cipher_name, cipher in (("Aes", AES), ("ChaCha20", CHACHA20)):
+        for floor in (0, 1):
+            name = f"floor_{floor}_header_{cipher_name}"
+            meanings = keys.meanings(floor, cipher, serial, number)
+            file.put(f"profile_of_id_{name}", meanings)
+            for profile in allowed(floor):
+                sealed = keys.seal_redrawn(
+                    floor, cipher, profile, index, serial, number, frames
+                )
+                file.put(f"profile_{profile}_{name}", sealed)
+    file.save()
+
+
 def message_1(symmetric, file, ephemeral, initiator, responder, ek):
     (token,) = file.keep("token")
     for name, secret in (("initiator_public", initiator), ("responder_public", responder)):
@@ -300,4 +355,5 @@ if __name__ == "__main__":
     cookie()
     schedule()
     datagram()
+    profiles()
     handshake()
