@@ -14,6 +14,7 @@ use rove_proto::id::{LinkId, PeerKey, SocketId};
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::{Command, Config, Event, Link, Meta, Node, PeerConfig, SideConfig};
+use rove_proto::policy::Sealing;
 use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{Lease, Prefix};
@@ -265,6 +266,7 @@ pub(crate) fn engine(end: End, now: Instant, secret: &StaticSecret, seed: u64) -
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
+        sealing: Sealing::default(),
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),

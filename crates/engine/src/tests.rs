@@ -11,6 +11,7 @@ use rove_proto::error::DropReason;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Config, Link, PeerConfig, PeerState, SideConfig};
 use rove_proto::outbox::{DATAGRAM_BYTES_MAX, INNER_BYTES_MAX};
+use rove_proto::policy::Sealing;
 use rove_proto::role::Access;
 use rove_proto::time::Duration;
 use rove_proto::wire::control::{Lease, Prefix};
@@ -52,6 +53,7 @@ fn engine(secret: &StaticSecret, seed: u64, listening: Option<(SocketId, IpAddr)
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
+        sealing: Sealing::default(),
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),

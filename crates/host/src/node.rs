@@ -6,6 +6,7 @@ use rove_proto::crypto::{Floor, StaticSecret};
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::Config;
+use rove_proto::policy::Sealing;
 
 use crate::config::{Persistence, Saving};
 use crate::keys::StaticKey;
@@ -20,6 +21,7 @@ pub fn config(key: &StaticKey, persistence: &Persistence, saving: &Saving) -> Co
     Config {
         secret: StaticSecret::new(*key.secret()),
         floor: Floor::BITS_128,
+        sealing: Sealing::default(),
         has_aes: has_aes(),
         keepalive: Some(KEEPALIVE),
         persistence_timeout: persistence.timeout.duration(),

@@ -16,6 +16,7 @@ use crate::id::{LinkId, PeerKey, SessionIndex, SocketId};
 use crate::multipath::scheduler::Scheduler;
 use crate::multipath::{Mode, Recovery, Spread};
 use crate::outbox::{Outbox, Route};
+use crate::policy::Sealing;
 use crate::session::index::IndexTable;
 use crate::time::{Duration, Instant};
 use crate::wire::control::{ADDRESSES_MAX, Lease, Prefix};
@@ -31,8 +32,10 @@ pub const EVENTS_MAX: usize = 4_096;
 pub struct Config {
     /// The node's identity.
     pub secret: StaticSecret,
-    /// The weakest suite that it uses.
+    /// The strength that every suite of its sessions has. The peer's floor may raise it.
     pub floor: Floor,
+    /// How it seals what it sends.
+    pub sealing: Sealing,
     /// Whether it computes AES in hardware.
     pub has_aes: bool,
     /// How often a client behind a NAT sends something; `None` never.

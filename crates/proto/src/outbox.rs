@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::crypto::{Nonce, Profile, SealKey};
+use crate::crypto::{Nonce, Profile, SealKey, padding};
 use crate::id::{PacketNumber, PathSerial, SessionIndex, SocketId};
 use crate::packet::Checksum;
 use crate::time::Duration;
@@ -300,6 +300,11 @@ impl Draft<'_> {
     /// Whether no frame was appended yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.outbox.bytes.len() == self.start + HEADER_LEN
+    }
+
+    /// Appends padding of `len` bytes after the last frame: the profile must be a padded one.
+    pub(crate) fn pad(&mut self, len: usize) {
+        padding::append(&mut self.outbox.bytes, len);
     }
 
     /// Ends the datagram and gives it its number. Returns whether it begins a run; only then does

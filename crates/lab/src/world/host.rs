@@ -20,6 +20,7 @@ use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::{Config, Event, Link, Node};
 use rove_proto::outbox::RunSeal;
+use rove_proto::policy::Sealing;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{End, Prefix};
 
@@ -526,6 +527,7 @@ fn engine(
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
+        sealing: Sealing::default(),
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(holding.timeout_s),

@@ -40,6 +40,8 @@ pub use self::profile::Profile;
 pub use self::restart::RestartKey;
 pub use self::rng::{Rng, SeededRng, draw};
 pub use self::schedule::EpochKeys;
+#[cfg(test)]
+pub(crate) use self::schedule::test_keys;
 pub use self::suite::Suite;
 pub use self::x25519::StaticSecret;
 pub use crate::wire::features::Features;

@@ -139,6 +139,18 @@ fn mask_key_bytes(epoch: &Prk, label: &[u8], direction: Direction, cipher: Heade
     kdf::expand(epoch, &[label, &[direction as u8, cipher.to_byte()]])
 }
 
+/// An initiator's keys of a session with these properties, for tests of other modules.
+#[cfg(test)]
+pub(crate) fn test_keys(
+    header_cipher: HeaderCipher,
+    floor: Floor,
+    features: Features,
+) -> EpochKeys {
+    let (handshake_hash, split) = (&[0xaa; 32], &[0xbb; 64]);
+    let finished = Finished { handshake_hash, split, header_cipher, floor, features };
+    EpochKeys::derive(Role::Initiator, &finished)
+}
+
 #[cfg(test)]
 #[path = "schedule_tests.rs"]
 mod tests;

@@ -254,6 +254,7 @@ impl Node {
             initiator: false,
             origin: route,
             features,
+            sealing: self.config.sealing,
             ours: ours.to_vec(),
             theirs,
         };

@@ -223,7 +223,7 @@ impl Peer {
             shared_key: self.key_alarm.raised(),
             paths: PathStatus::of_all(&tunnel.paths.list, tunnel.epochs.id(), &tunnel.recovery),
             policed: tunnel.paths.connector().map_or(vec![], |it| it.policing.policed_links()),
-            profile: current.map(|epoch| epoch.profile),
+            profile: current.map(|epoch| epoch.profiles.usual()),
             scheduler: self.bonding.settings.scheduler,
             waiting: self.waiting.len() + self.flows.questions(),
             queued_bytes: self.bonding.entry.bytes(),

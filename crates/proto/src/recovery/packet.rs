@@ -48,6 +48,11 @@ impl Load {
         if eliciting { Self::Eliciting } else { Self::Quiet }
     }
 
+    /// Whether it carries an inner packet, or a piece of one.
+    pub(crate) const fn is_data(self) -> bool {
+        matches!(self, Self::Unkept | Self::Packet(_) | Self::Repair { .. })
+    }
+
     /// Whether the peer owes feedback for it.
     pub(super) const fn elicits(self) -> bool {
         !matches!(self, Self::Quiet | Self::Report | Self::Probe)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::index::{EpochId, IndexTable, Lead, Slot};
 use crate::codec::contexts::Known;
 use crate::codec::header::Template;
-use crate::crypto::{EpochKeys, Profile, RestartKey, Rng};
+use crate::crypto::{EpochKeys, RestartKey, Rng};
 use crate::error::DropReason;
 use crate::id::{LinkId, PathSerial, SessionIndex, Transport};
 use crate::multipath::Numbers;
@@ -16,7 +16,7 @@ use crate::multipath::reorder::Reorder;
 use crate::outbox::{Route, RunSeal};
 use crate::pack::fragment::Reassembly;
 use crate::path::{Path, PathId, Trust};
-use crate::policy;
+use crate::policy::{Profiles, Sealing};
 use crate::session::control::ControlReceiver;
 use crate::session::space::{RxSpace, TxSpace};
 use crate::time::{Duration, Instant};
@@ -67,7 +67,8 @@ pub(crate) const FORGERIES_MAX: u64 = 1 << 36;
 pub(crate) struct Epoch {
     pub(crate) id: EpochId,
     keys: EpochKeys,
-    pub(crate) profile: Profile,
+    /// Those of what this end sends.
+    pub(crate) profiles: Profiles,
     /// Whether this node asked for it; only then does it ask for the next one.
     initiator: bool,
     /// What both ends understand.
@@ -134,6 +135,8 @@ pub(crate) struct Agreed {
     pub(crate) initiator: bool,
     pub(crate) origin: Route,
     pub(crate) features: Features,
+    /// How this end wants to seal.
+    pub(crate) sealing: Sealing,
     pub(crate) ours: Vec<SessionIndex>,
     pub(crate) theirs: Vec<SessionIndex>,
 }
@@ -141,14 +144,14 @@ pub(crate) struct Agreed {
 impl Epoch {
     pub(crate) fn new(now: Instant, agreed: Agreed) -> Self {
         let serials = || (0..).map(PathSerial);
-        let Agreed { id, keys, initiator, origin, features, ours, theirs } = agreed;
+        let Agreed { id, keys, initiator, origin, features, sealing, ours, theirs } = agreed;
         let next_rx = PathSerial(u32::try_from(ours.len()).unwrap_or(u32::MAX));
         #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
         let name = |indices: &[SessionIndex]| indices.first().map_or(0, |index| index.0 as u16);
         let names = (name(&theirs), name(&ours));
         Self {
             id,
-            profile: policy::profile(&keys.seal),
+            profiles: Profiles::new(&keys.seal, sealing),
             keys,
             initiator,
             features,

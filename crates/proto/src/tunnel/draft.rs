@@ -2,10 +2,12 @@
 //! its frames are kept for repair, and its path is charged for it.
 
 use super::Context;
+use crate::crypto::Profile;
 use crate::error::DropReason;
 use crate::outbox::Draft;
 use crate::pack::joining::Contents;
 use crate::path::Path;
+use crate::policy::Profiles;
 use crate::recovery::LossRecovery;
 use crate::recovery::packet::{Load, SpaceId};
 use crate::recovery::sent_packets::SentPackets;
@@ -52,11 +54,12 @@ pub(super) fn draft_datagram(
     if !epoch.has_lane_for(path) {
         return Err(DropReason::NoRoute);
     }
-    let (id, profile) = (epoch.id, epoch.profile);
+    let (id, profiles) = (epoch.id, epoch.profiles);
     let lane = epoch.lane(path).ok_or(DropReason::NoRoute)?;
     let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;
     fill(&mut draft);
-    let len = draft.len();
+    let padding = padding(path, profiles, load, draft.len());
+    let len = draft.len() + padding;
     if !path.allows(len) {
         return Err(DropReason::Amplification);
     }
@@ -79,6 +82,7 @@ pub(super) fn draft_datagram(
         }
     }
     let sending = path.offload.next(matches!(load, Load::Repair { .. }));
+    let profile = pad(&mut draft, profiles.of(number), padding);
     let begins = draft.finish((path.route, sending), &lane.seal, profile, number);
     if let Some(run) = path.offload.added(sending, begins) {
         sent.in_run(run);
@@ -88,6 +92,23 @@ pub(super) fn draft_datagram(
         path.reported(len);
     }
     Ok(len)
+}
+
+/// How many bytes of padding a datagram of `len` bytes gets. Probes have the size that they are to
+/// test, so nothing but data is padded. An address that is not proven gets no padding that would
+/// use up what it may be sent.
+fn padding(path: &Path, profiles: Profiles, load: Load, len: usize) -> usize {
+    let padding = if load.is_data() { profiles.padding(len, path.mtu.datagram()) } else { 0 };
+    if padding == 0 || path.allows(len + padding) { padding } else { 0 }
+}
+
+/// Appends the padding, which no copy for repair has. Returns the profile that says so.
+fn pad(draft: &mut Draft<'_>, profile: Profile, padding: usize) -> Profile {
+    if padding == 0 {
+        return profile;
+    }
+    draft.pad(padding);
+    profile.padded()
 }
 
 /// Something leaves, be it data or not: where the path could have carried something before, and

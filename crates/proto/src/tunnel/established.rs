@@ -38,6 +38,7 @@ impl Tunnel {
             initiator: true,
             origin: route,
             features: welcome.features,
+            sealing: cx.config.sealing,
             ours: attempt.indices,
             theirs: welcome.indices.to_vec(),
         };

@@ -20,6 +20,7 @@ use rove_proto::node::{
     Command, Config, Event, Link, Meta, Node, PeerConfig, PeerState, SideConfig,
 };
 use rove_proto::outbox::{Outbox, Run, Sending};
+use rove_proto::policy::Sealing;
 use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::checksum::Sum;
@@ -164,6 +165,7 @@ pub(crate) fn config(secret: &StaticSecret) -> Config {
     Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
+        sealing: Sealing::default(),
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
