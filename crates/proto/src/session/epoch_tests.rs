@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::node::{Event, PeerState};
+use crate::node::{Config, Event, PeerState};
 use crate::peer::pair::{Pair, packet};
 use crate::wire::Kind;
 
@@ -60,6 +60,19 @@ fn used_up_keys_seal_nothing_and_lose_nothing() {
     pair.run(Duration::from_secs(10));
     assert_eq!(pair.state(), PeerState::Up);
     assert_eq!(pair.gateway_inner.len(), 60, "what waited was not lost");
+}
+
+#[test]
+fn the_wish_for_changes_reaches_the_epochs_of_both_ends() {
+    let wish = |config: &mut Config| {
+        config.features = config.features | Features::PROFILES;
+        config.sealing.changes = true;
+    };
+    let mut pair = Pair::up_as(wish, wish);
+    let keys = (pair.client_key, pair.gateway_key);
+    for epoch in [pair.client.epoch_of(keys.1).unwrap(), pair.gateway.epoch_of(keys.0).unwrap()] {
+        assert_ne!(epoch.profiles.of(0), epoch.profiles.of(1));
+    }
 }
 
 /// How many indices of the peer's are left once 16 silent paths to these places took what they may.

@@ -322,6 +322,27 @@ impl Pair {
         pair
     }
 
+    /// The same with other settings of both ends.
+    pub(crate) fn up_as(
+        client: impl FnOnce(&mut Config),
+        gateway: impl FnOnce(&mut Config),
+    ) -> Self {
+        let (ours, theirs) = secrets();
+        let (mut ours, mut theirs) = (config(&ours), config(&theirs));
+        client(&mut ours);
+        gateway(&mut theirs);
+        let mut pair = Self::new(None);
+        let now = pair.now;
+        let node = |config, seed| Node::new(now, config, Box::new(SeededRng::new(seed)), 100);
+        (pair.client, pair.gateway) = (node(ours, 1), node(theirs, 2));
+        pair.add_gateway(None, 1);
+        pair.admit_client();
+        pair.tell_client(Command::Connect(pair.gateway_key));
+        pair.run(Duration::from_millis(200));
+        assert_eq!(pair.state(), PeerState::Up);
+        pair
+    }
+
     /// The gateway knows the client from now on.
     pub(crate) fn admit_client(&mut self) {
         let access = Access::Restricted {

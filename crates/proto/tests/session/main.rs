@@ -25,6 +25,7 @@ mod noticed;
 mod offload;
 mod path_mtu;
 mod policing;
+mod profiles;
 mod questions;
 mod rekey;
 mod saving;
