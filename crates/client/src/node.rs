@@ -15,6 +15,6 @@ pub(crate) fn config(key: &StaticKey, client: &Config) -> CoreConfig {
         scheduler,
         recovery,
         spread,
-        ..node::config(key, &client.persistence, &client.saving)
+        ..node::config(key, &client.persistence, &client.saving, &client.security)
     }
 }

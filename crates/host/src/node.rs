@@ -2,26 +2,30 @@
 
 use std::time::Duration;
 
-use rove_proto::crypto::{Floor, StaticSecret};
+use rove_proto::crypto::StaticSecret;
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::Config;
-use rove_proto::policy::Sealing;
 
-use crate::config::{Persistence, Saving};
+use crate::config::{Persistence, Saving, Security};
 use crate::keys::StaticKey;
 
 /// Most NATs forget a UDP mapping after 30 s or more (RFC 4787 REQ-5 asks for two minutes, many
 /// home routers use 30 s).
 const KEEPALIVE: Duration = Duration::from_secs(25);
 
-/// What holds for all sessions of a node with this key, which are kept as `persistence` says, on
-/// links that are not metered.
-pub fn config(key: &StaticKey, persistence: &Persistence, saving: &Saving) -> Config {
+/// What holds for all sessions of a node with this key, which are kept as `persistence` says and
+/// sealed as `security` says, on links that are not metered.
+pub fn config(
+    key: &StaticKey,
+    persistence: &Persistence,
+    saving: &Saving,
+    security: &Security,
+) -> Config {
     Config {
         secret: StaticSecret::new(*key.secret()),
-        floor: Floor::BITS_128,
-        sealing: Sealing::default(),
+        floor: security.floor,
+        sealing: security.sealing(),
         has_aes: has_aes(),
         keepalive: Some(KEEPALIVE),
         persistence_timeout: persistence.timeout.duration(),
@@ -36,7 +40,7 @@ pub fn config(key: &StaticKey, persistence: &Persistence, saving: &Saving) -> Co
         reorders: true,
         saving: saving.core(false),
         judges_offload: true,
-        features: saving.features(),
+        features: saving.features() | security.features(),
         ablation: Default::default(),
     }
 }

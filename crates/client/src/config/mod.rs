@@ -12,8 +12,8 @@ use std::path::Path;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rove_host::config::{
-    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, RawSaving, Saving,
-    Source,
+    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, RawSaving,
+    RawSecurity, Saving, Security, Source,
 };
 use rove_host::files::read_text;
 use rove_host::values::{
@@ -81,6 +81,8 @@ pub struct Config {
     pub(crate) persistence: Persistence,
     /// How bytes are saved on the links.
     pub(crate) saving: Saving,
+    /// How strong the cipher is.
+    pub(crate) security: Security,
     /// What is logged.
     pub log: LogConfig,
 }
@@ -100,6 +102,8 @@ struct RawFile {
     persistence: RawPersistence,
     #[serde(default)]
     saving: RawSaving,
+    #[serde(default)]
+    security: RawSecurity,
     #[serde(default)]
     log: RawLog,
 }
@@ -133,12 +137,14 @@ impl Config {
     }
 
     fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { client: raw, paths, qos, link, persistence, saving, log } = source.parse()?;
+        let RawFile { client: raw, paths, qos, link, persistence, saving, security, log } =
+            source.parse()?;
         let (log, persistence) = (log.validate(source)?, persistence.validate(source)?);
-        let saving = saving.validate(source)?;
+        let (saving, security) = (saving.validate(source)?, security.validate(source)?);
         let (paths, qos) = (paths.validate(source)?, qos.validate(source)?);
         let links = LinkRules::validate(&link, source)?;
-        let mut config = Self { log, paths, qos, links, persistence, saving, ..Self::default() };
+        let usual = Self::default();
+        let mut config = Self { log, paths, qos, links, persistence, saving, security, ..usual };
         if let Some(interface) = &raw.interface {
             config.interface = source.value("client.interface", interface)?;
         }
@@ -294,6 +300,7 @@ impl Default for Config {
             links: LinkRules::default(),
             persistence: Persistence::default(),
             saving: Saving::default(),
+            security: Security::default(),
             log: LogConfig::default(),
         }
     }

@@ -258,6 +258,9 @@ impl Client<'_> {
         if new.paths.transport != self.config.paths.transport {
             bail!("paths.transport cannot change while the client runs: `rove down` first");
         }
+        if new.security != self.config.security {
+            bail!("[security] cannot change while the client runs: `rove down` first");
+        }
         let fixed = |config: &Config| (config.persistence.timeout, config.persistence.memory);
         if fixed(&new) != fixed(&self.config) {
             bail!(

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rove_host::config::{
-    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, RawSaving, Saving,
-    Source,
+    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, RawSaving,
+    RawSecurity, Saving, Security, Source,
 };
 use rove_host::values::{ENDPOINTS_MAX, Endpoint, Misspelt, Networks};
 use serde::Deserialize;
@@ -57,6 +57,8 @@ pub struct Config {
     pub(crate) persistence: Persistence,
     /// How bytes are saved on the links.
     pub(crate) saving: Saving,
+    /// How strong the cipher is.
+    pub(crate) security: Security,
     /// What is logged.
     pub(crate) log: LogConfig,
 }
@@ -91,6 +93,8 @@ struct RawFile {
     #[serde(default)]
     saving: RawSaving,
     #[serde(default)]
+    security: RawSecurity,
+    #[serde(default)]
     log: RawLog,
 }
 
@@ -123,7 +127,7 @@ impl Config {
     }
 
     fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { gateway: raw, persistence, saving, log } = source.parse()?;
+        let RawFile { gateway: raw, persistence, saving, security, log } = source.parse()?;
         let endpoints: Vec<Endpoint> =
             source.list("gateway.endpoints", &raw.endpoints, ENDPOINTS_MAX)?;
         if endpoints.is_empty() {
@@ -169,6 +173,7 @@ impl Config {
             hop,
             persistence: persistence.validate(source)?,
             saving: saving.validate_gateway(source)?,
+            security: security.validate(source)?,
             dns: dns.unwrap_or_default(),
             interface,
             nat,
@@ -216,6 +221,7 @@ impl Config {
             hop: None,
             persistence: Persistence::default(),
             saving: Saving::default(),
+            security: Security::default(),
             log,
         })
     }
@@ -324,6 +330,7 @@ store = "{store}"
 # aggregate = true       # packets that wait for the same path share datagrams
 # dictionaries = []      # lines of `rove gateway dictionary`, which clients have as well
 
+{SECURITY}
 [log]
 # level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug
 # format = "text"         # text or json
@@ -331,6 +338,18 @@ store = "{store}"
         )
     }
 }
+
+/// The table `[security]` of a new gateway's file.
+const SECURITY: &str = "\
+[security]
+# floor = 128            # least key length of the cipher in bits, both ways: 128 or 256. The higher
+#                        # floor of gateway and client holds
+# strength = 256         # key length that this gateway seals with, unless the floor is higher
+# profiles = false       # new profile IDs for every datagram, which say nothing about its cipher;
+#                        # client.toml must say so as well
+# change = false         # use another cipher for each datagram, at or above the floor
+# pad = false            # fill datagrams up to a multiple of 128 bytes
+";
 
 fn parse_listen(
     source: &Source,

@@ -552,8 +552,8 @@ impl Daemon {
 
 /// The settings of the core, from the gateway's configuration.
 fn core(gateway: &Gateway) -> CoreConfig {
-    let Config { persistence, saving, .. } = &gateway.config;
-    node::config(&gateway.identity.key, persistence, saving)
+    let Config { persistence, saving, security, .. } = &gateway.config;
+    node::config(&gateway.identity.key, persistence, saving, security)
 }
 
 /// Whether the host was to be changed.

@@ -8,10 +8,12 @@ mod interface;
 mod log;
 mod persistence;
 mod saving;
+mod security;
 mod source;
 
 pub use interface::InterfaceName;
 pub use log::{LogConfig, LogFormat, LogLevel, RawLog};
 pub use persistence::{Persistence, RawPersistence};
 pub use saving::{DataUse, RawSaving, Saving};
+pub use security::{RawSecurity, Security};
 pub use source::{ConfigError, Source};
