@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
+use rove_proto::crypto::Profile;
 use rove_proto::id::{LinkId, PacketNumber, SocketId};
 use rove_proto::node::{Event, Meta, Node, StreamTo};
 use rove_proto::outbox::{Outbox, Route, RunSeal, Sending};
@@ -137,8 +138,8 @@ pub struct Sockets {
     failed: BTreeSet<SocketId>,
     /// Datagrams that the engine sent, in order.
     pub sent: Vec<Sent>,
-    /// The key and the number of each sealed datagram, in the same order.
-    pub sealed: Vec<(RunSeal, PacketNumber)>,
+    /// The key, the number and the profile of each sealed datagram, in the same order.
+    pub sealed: Vec<(RunSeal, PacketNumber, Profile)>,
 }
 
 impl Sockets {
@@ -186,7 +187,8 @@ impl crate::Sockets for Sockets {
     }
 
     fn before_send(&mut self, out: &Outbox) {
-        self.sealed.extend(out.sealed().map(|(seal, number)| (seal.clone(), number)));
+        let sealed = out.sealed();
+        self.sealed.extend(sealed.map(|(seal, number, profile)| (seal.clone(), number, profile)));
     }
 
     fn send(&mut self, route: Route, sending: Sending, segment: usize, run: &[u8]) {

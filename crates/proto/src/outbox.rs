@@ -153,12 +153,14 @@ impl Outbox {
         self.runs.iter().map(|run| (run, &self.bytes[run.span.clone()]))
     }
 
-    /// What each sealed datagram is sealed with, and its number: for who checks that no nonce is
-    /// used twice.
-    pub fn sealed(&self) -> impl Iterator<Item = (&RunSeal, PacketNumber)> {
+    /// What each sealed datagram is sealed with, its number and its profile: for tests that no
+    /// nonce is used twice, and that no suite is too weak.
+    pub fn sealed(&self) -> impl Iterator<Item = (&RunSeal, PacketNumber, Profile)> {
         self.runs.iter().flat_map(|run| {
             let jobs = &self.jobs[run.jobs.clone()];
-            run.seal.iter().flat_map(move |seal| jobs.iter().map(move |job| (seal, job.number)))
+            run.seal
+                .iter()
+                .flat_map(move |seal| jobs.iter().map(move |job| (seal, job.number, job.profile)))
         })
     }
 

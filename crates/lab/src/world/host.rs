@@ -10,7 +10,7 @@ use rove_proto::ablation::Ablation;
 use rove_proto::codec::SavingConfig;
 use rove_proto::codec::allowed::{Allowed, Rule};
 use rove_proto::codec::coding::Coding;
-use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret};
+use rove_proto::crypto::{Features, Profile, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
 use rove_proto::flow::priority::{Level, Priorities};
@@ -20,11 +20,11 @@ use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::multipath::{Mode, Recovery, Spread};
 use rove_proto::node::{Config, Event, Link, Node};
 use rove_proto::outbox::RunSeal;
-use rove_proto::policy::Sealing;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{End, Prefix};
 
 use super::busy::Busy;
+use super::ciphers::Ciphers;
 use super::host_id::HostId;
 use super::inner;
 use super::parcel::Input;
@@ -65,6 +65,8 @@ pub(super) struct Holding {
     pub(super) elides: bool,
     /// Whether what is exchanged with the server is compressed.
     pub(super) compresses: bool,
+    /// How it seals.
+    pub(super) ciphers: Ciphers,
     /// The heuristics that it goes without, in a build that can leave them out.
     pub(super) ablation: Ablation,
 }
@@ -82,6 +84,7 @@ impl Holding {
         judges_offload: true,
         elides: false,
         compresses: false,
+        ciphers: Ciphers::USUAL,
         ablation: Ablation::NONE,
     };
 
@@ -102,7 +105,8 @@ impl Holding {
 
     /// What is announced.
     fn features(&self) -> Features {
-        Features::CONTENT | if self.elides { Features::COMPACT } else { Features::NONE }
+        let compact = if self.elides { Features::COMPACT } else { Features::NONE };
+        Features::CONTENT | compact | self.ciphers.features()
     }
 }
 
@@ -181,7 +185,7 @@ pub(super) struct Outgoing {
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) events: Vec<Event>,
-    pub(super) sealed: Vec<(RunSeal, PacketNumber)>,
+    pub(super) sealed: Vec<(RunSeal, PacketNumber, Profile)>,
     pub(super) inner: Vec<Vec<u8>>,
     pub(super) sends: Vec<Outgoing>,
     /// What leaves by streams.
@@ -526,8 +530,8 @@ fn engine(
 ) -> MemoryEngine {
     let config = Config {
         secret: secret.clone(),
-        floor: Floor::BITS_128,
-        sealing: Sealing::default(),
+        floor: holding.ciphers.asked_by(id),
+        sealing: holding.ciphers.sealing(),
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(holding.timeout_s),

@@ -17,6 +17,7 @@ mod addresses;
 mod agenda;
 mod attacker;
 mod busy;
+mod ciphers;
 mod client;
 mod connections;
 mod crowd;

@@ -1,6 +1,7 @@
 //! Two ways between a client and a server for the stories that are told in virtual time: through
 //! the tunnel of a [`World`] whose laws stay on, and over the bare link beside it.
 
+use super::ciphers::Ciphers;
 use super::connections::{Connection, Connections, Leaving, Number, Side};
 use super::crowd::Crowd;
 use super::engine::World;
@@ -100,6 +101,7 @@ impl Tunnelled {
                 judges_offload: terrain.judges_offload,
                 elides: terrain.elides,
                 compresses: false,
+                ciphers: Ciphers::USUAL,
                 ablation: ablation(terrain),
             },
             beside: beside.len(),

@@ -36,6 +36,7 @@ fn crimes(law: Law) -> &'static [Crime] {
             ("a number that was used", a_number_that_was_used),
             ("the same datagram twice", the_same_datagram_twice),
         ],
+        Law::Floor => &[("a gateway that asks for too little", a_gateway_without_a_floor)],
         Law::Amplification => &[
             ("data to a stranger", data_to_a_stranger),
             ("more than noise came in", more_than_came_in),
@@ -174,9 +175,17 @@ fn a_number_that_was_used() -> Result<(), Breach> {
             read(engine, packet.clone());
         }
     };
-    for (seal, number) in twin.hosts[CLIENT_HOST].turn(now_ns, often).sealed {
+    for (seal, number, _) in twin.hosts[CLIENT_HOST].turn(now_ns, often).sealed {
         world.nonces.sealed(&seal, number)?;
     }
+    world.send_now(0, Way::Up, Body::Data(100)).map(drop)
+}
+
+fn a_gateway_without_a_floor() -> Result<(), Breach> {
+    let holding = Holding { ciphers: Ciphers::weak(0), ..Holding::USUAL };
+    let mut world = World::gathering(Crowd::usual(1, holding), 1, Watch::default())?;
+    world.advance(3 * SECOND)?;
+    world.floor = Floor::BITS_256;
     world.send_now(0, Way::Up, Body::Data(100)).map(drop)
 }
 

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rove_engine::memory::MemoryEngine;
-use rove_proto::crypto::{StaticSecret, Token};
+use rove_proto::crypto::{Floor, StaticSecret, Token};
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, PeerStatus};
 
@@ -35,6 +35,7 @@ use crate::emu::{self, Rng};
 use crate::world::addresses::GATEWAYS_MAX;
 use crate::world::agenda::{Agenda, Task};
 use crate::world::attacker::Attacker;
+use crate::world::ciphers::Ciphers;
 use crate::world::client::Client;
 use crate::world::connections::Connections;
 use crate::world::crowd::Crowd;
@@ -45,8 +46,8 @@ use crate::world::host::{Holding, Host, Power, Turn};
 use crate::world::host_id::{CLIENT, HostId, PerHost};
 use crate::world::inner::Body;
 use crate::world::laws::{
-    Amplification, Breach, Delivery, Hijack, Law, Nonces, Unlinkable, check_held, check_indices,
-    check_status,
+    Amplification, Breach, Delivery, Hijack, Law, Nonces, Unlinkable, check_floor, check_held,
+    check_indices, check_status,
 };
 use crate::world::marks::{MarkSet, Marks};
 use crate::world::offload::Offload;
@@ -112,6 +113,8 @@ pub(in crate::world) struct World {
     pub(in crate::world) hijack: Hijack,
     pub(in crate::world) unlinkable: Unlinkable,
     nonces: Nonces,
+    /// The floor of all sessions.
+    floor: Floor,
     /// Hashes of everything that a host sent: who did, and when.
     pub(in crate::world) genuine: Marks<(HostId, u64)>,
     /// Hashes of what each running process received.
@@ -130,7 +133,9 @@ impl World {
         let saves = saves == Saves::All;
         let clients = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
         let memory = HOLD_MEMORIES[Rng::new(seed).fork(0x686f).below(4) as usize];
-        let holding = Holding { memory, elides: saves, compresses: saves, ..Holding::USUAL };
+        let ciphers = Ciphers::weak(Rng::new(seed).fork(0x6369).below(Ciphers::COUNT));
+        let holding =
+            Holding { memory, elides: saves, compresses: saves, ciphers, ..Holding::USUAL };
         let crowd = Crowd { gateways, ..Crowd::usual(clients.max(gateways), holding) };
         Self::gathering(crowd, seed, watch)
     }
@@ -185,6 +190,7 @@ impl World {
             hijack: Hijack::default(),
             unlinkable: Unlinkable::default(),
             nonces: Nonces::default(),
+            floor: crowd.holding.ciphers.floor(),
             genuine: Marks::default(),
             taken: PerHost::of(gateways, count, |_| MarkSet::default()),
             starts: 0,
@@ -340,8 +346,9 @@ impl World {
         let turn = self.hosts[host].turn(self.now_ns, stages);
         self.rearm(host);
         let Turn { events, sealed, inner, sends, by_streams, not_open } = turn;
-        for (seal, number) in &sealed {
+        for (seal, number, profile) in &sealed {
             self.nonces.sealed(seal, *number)?;
+            check_floor(*profile, self.floor)?;
         }
         let mut closed = Vec::new();
         for event in events {

@@ -6,6 +6,7 @@
 mod amplification;
 mod bounds;
 mod delivery;
+mod floor;
 mod hijack;
 mod nonces;
 mod promise;
@@ -16,6 +17,7 @@ use std::fmt;
 pub(super) use amplification::Amplification;
 pub(super) use bounds::{Handshakes, check_held, check_indices, check_status};
 pub(super) use delivery::Delivery;
+pub(super) use floor::check_floor;
 pub(super) use hijack::Hijack;
 pub(super) use nonces::Nonces;
 pub(super) use promise::{Promised, check_promise};
@@ -29,6 +31,8 @@ pub enum Law {
     Delivery,
     /// No pair of key and nonce is used twice.
     Nonces,
+    /// No datagram is sealed with a suite below the floor of either end.
+    Floor,
     /// An unproven address gets at most three times the authentic bytes that came from it, and no
     /// more answers to handshakes than came in.
     Amplification,
@@ -78,9 +82,10 @@ pub(super) struct Breach {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Delivery,
         Self::Nonces,
+        Self::Floor,
         Self::Amplification,
         Self::Timeout,
         Self::AlwaysBack,

@@ -3,7 +3,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use rove_proto::crypto::{Floor, Profile};
+use rove_proto::id::PacketNumber;
 use rove_proto::node::PeerStatus;
+use rove_proto::outbox::RunSeal;
 use rove_proto::wire::icmp;
 use rove_proto::wire::inner::InnerPacket;
 
@@ -181,7 +184,7 @@ fn counters_only_grow_and_handshakes_have_a_rate() {
 }
 
 /// Sealed datagrams are to be had from a world only.
-fn a_sealed_datagram() -> (rove_proto::outbox::RunSeal, rove_proto::id::PacketNumber) {
+fn a_sealed_datagram() -> (RunSeal, PacketNumber, Profile) {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
     let packet = world.delivery.send(world.now_ns, GATEWAY, 0, Way::Up, Body::Data(100)).bytes();
@@ -194,8 +197,9 @@ fn a_sealed_datagram() -> (rove_proto::outbox::RunSeal, rove_proto::id::PacketNu
 
 #[test]
 fn numbers_of_a_lane_only_grow_whoever_holds_the_key() {
-    let (seal, number) = a_sealed_datagram();
-    let (same, _) = a_sealed_datagram();
+    let (seal, number, profile) = a_sealed_datagram();
+    assert_eq!(law(check_floor(profile, Floor::BITS_256)), None);
+    let (same, ..) = a_sealed_datagram();
     assert!(!std::sync::Arc::ptr_eq(&seal.key, &same.key), "derived twice");
     let mut nonces = Nonces::default();
     assert_eq!(law(nonces.sealed(&seal, number)), None);
