@@ -265,7 +265,7 @@ pub(crate) fn take(engine: &mut MemoryEngine) -> (Vec<Event>, Vec<Sent>, Vec<Vec
 pub(crate) fn engine(end: End, now: Instant, secret: &StaticSecret, seed: u64) -> MemoryEngine {
     let config = Config {
         secret: secret.clone(),
-        floor: Floor::BITS_128,
+        floor: Floor::BITS_256,
         sealing: Sealing::default(),
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
@@ -281,7 +281,7 @@ pub(crate) fn engine(end: End, now: Instant, secret: &StaticSecret, seed: u64) -
         reorders: true,
         saving: SavingConfig::default(),
         judges_offload: true,
-        features: Features::COMPACT | Features::COMPRESSED,
+        features: Features::COMPACT | Features::COMPRESSED | Features::PROFILES,
         ablation: Default::default(),
     };
     let node = Node::new(now, config, Box::new(SeededRng::new(seed)), 100);

@@ -37,6 +37,8 @@ const DATAGRAMS_MAX: usize = 4_096;
 /// The number of bytes that an unproven address may get for each byte from it, and the excess
 /// allowed for a first answer (docs/spec/wire.md#addresses).
 const AMPLIFICATION_MAX: usize = 3;
+/// Where the profile ID stands in a datagram.
+const PROFILE_ID_AT: usize = 5;
 /// Challenges that are remembered until they are answered.
 const CHALLENGES_MAX: usize = 64;
 /// Paths of an epoch that the peer uses.
@@ -304,7 +306,7 @@ impl<'a> Keyed<'a> {
         let counter = u64::from(self.handshakes);
         let first = self.handshakes * 100;
         let indices = std::array::from_fn(|place| SessionIndex(first + number(place)));
-        let (features, floor, token) = (Features::NONE, Floor::BITS_128, None::<Token>);
+        let (features, floor, token) = (self.features(), Floor::BITS_128, None::<Token>);
         let hello = Hello { counter, features, floor, has_aes: true, token, indices };
         let key = self.gateway.public();
         let started = Initiator::start(&mut self.rng, &self.client, key, None, &hello);
@@ -312,6 +314,11 @@ impl<'a> Keyed<'a> {
         self.initiator = Some(initiator);
         self.deliver(messages.a);
         self.deliver(messages.b);
+    }
+
+    /// What this end announces: redrawn profile IDs in every second handshake.
+    const fn features(&self) -> Features {
+        if self.handshakes.is_multiple_of(2) { Features::PROFILES } else { Features::NONE }
     }
 
     /// Takes a datagram of the real end: half of a handshake, or data.
@@ -338,7 +345,7 @@ impl<'a> Keyed<'a> {
             let theirs = complete.hello().indices;
             let welcome = Welcome {
                 status: Status::Accepted,
-                features: Features::NONE,
+                features: self.features(),
                 floor: Floor::BITS_128,
                 header_cipher: HeaderCipher::Aes,
                 observed: SocketAddr::from((OUTER, 40_000)),
@@ -392,7 +399,8 @@ impl<'a> Keyed<'a> {
         self.seal(path, &bytes);
     }
 
-    /// Seals frames, whatever they are, for the path `path` of the latest epoch.
+    /// Seals frames, whatever they are, for the path `path` of the latest epoch. The rest of `path`
+    /// says which profile: in a padded one, the last two bytes of `frames` pass for padding.
     fn seal(&mut self, path: u8, frames: &[u8]) {
         let Some(epoch) = &mut self.epoch else { return };
         if frames.is_empty() {
@@ -400,7 +408,9 @@ impl<'a> Keyed<'a> {
         }
         let frames = &frames[..frames.len().min(MAX_DATAGRAM - OVERHEAD)];
         let place = usize::from(path) % PATHS;
-        let suite = Suite::ALL[usize::from(path >> 3) % Suite::ALL.len()];
+        let choice = usize::from(path >> 3);
+        let suite = Suite::ALL[choice % Suite::ALL.len()];
+        let is_padded = epoch.keys.seal.has_all_profiles() && choice / Suite::ALL.len() % 2 == 1;
         let number = epoch.next[place];
         epoch.next[place] += 1;
         let serial = PathSerial(u32::try_from(place).unwrap_or(0));
@@ -408,8 +418,29 @@ impl<'a> Keyed<'a> {
         datagram.extend_from_slice(frames);
         datagram.resize(datagram.len() + TAG_LEN, 0);
         let nonce = Nonce { serial, number };
-        epoch.keys.seal.seal(epoch.theirs[place], Profile::whole(suite), nonce, &mut datagram);
+        if !suite.meets(epoch.keys.seal.floor()) {
+            let strong = Profile::whole(Suite::Aes256Gcm);
+            epoch.keys.seal.seal(epoch.theirs[place], strong, nonce, &mut datagram);
+            self.claim_another_profile(datagram, number);
+            return;
+        }
+        let profile = Profile::whole(suite);
+        let profile = if is_padded { profile.padded() } else { profile };
+        epoch.keys.seal.seal(epoch.theirs[place], profile, nonce, &mut datagram);
         self.deliver(datagram);
+    }
+
+    /// Gives a sealed datagram another profile ID, perhaps one that means a suite below the real
+    /// end's floor. It has to be dropped and counted.
+    fn claim_another_profile(&mut self, mut datagram: Vec<u8>, number: u64) {
+        let drops =
+            |keyed: &Self| keyed.engine.node().drops().iter().map(|(_, count)| count).sum::<u64>();
+        let change = number % 255 + 1;
+        datagram[PROFILE_ID_AT] ^= u8::try_from(change).unwrap_or(1);
+        let before = drops(self);
+        let is_reached = self.victim == End::Gateway || !self.engine.sockets.bound().is_empty();
+        self.deliver(datagram);
+        assert!(!is_reached || drops(self) > before, "another profile was taken");
     }
 
     fn deliver(&mut self, datagram: Vec<u8>) {
@@ -546,6 +577,11 @@ pub(crate) fn seeds(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
             13, 0, 1, 0, 0, 80, 0, 2, 0, 0, 13, 0, 1, 2, 0, 80, 1, 0, 90, 0, 11, 13, 0, 1, 1, 5, 17,
         ],
         vec![4, 0, 31, 12, 0, 0, 0, 4, 9, 9, 0, 30, 0, 10, 0, 200, 0, 10, 1, 1, 255, 5, 16],
+        // Profile IDs that claim another suite, fixed ones and redrawn ones; then padding.
+        vec![
+            12, 8, 0, 0, 0, 80, 1, 0, 100, 0, 12, 8, 0, 0, 0, 80, 1, 0, 100, 0, 11, 12, 8, 0, 0, 0,
+            80, 1, 0, 100, 0, 0, 24, 4, 0, 0, 0, 3, 0, 24, 3, 0, 0, 9, 15,
+        ],
     ];
     for frame in frames {
         let length = u8::try_from(frame.len()).unwrap_or(u8::MAX);

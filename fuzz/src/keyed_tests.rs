@@ -27,3 +27,16 @@ fn a_packet_from_another_address_would_be_seen() {
     }));
     assert!(seen.is_err(), "it came out from an address that is not the client's");
 }
+
+/// Claims of another profile are dropped in each form of the IDs, and the session goes on.
+#[test]
+fn a_claimed_profile_is_dropped_and_the_true_one_is_taken() {
+    let packet = |path: u8| [12, path, 0, 0, 0, 80, 1, 0, 100, 0];
+    let again: &[u8] = &[11];
+    for handshakes in [&[][..], again] {
+        let claims = (0..40).flat_map(|_| packet(8));
+        let input: Vec<_> = handshakes.iter().copied().chain(claims).chain(packet(0)).collect();
+        let after = attack(End::Gateway, &input);
+        assert_eq!(after.delivered, 1, "after {} more handshakes", handshakes.len());
+    }
+}
