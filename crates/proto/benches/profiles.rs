@@ -12,6 +12,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "small and positive")]
 
 use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Instant as Clock;
 
@@ -100,7 +101,7 @@ fn handshake(header_cipher: HeaderCipher, features: Features) -> (EpochKeys, Epo
     let floor = Floor::BITS_128;
     let indices = [1, 2, 3, 4, 5, 6, 7, 8].map(SessionIndex);
     let hello = Hello { counter: 1, features, floor, has_aes: true, token: None, indices };
-    let observed = ([203, 0, 113, 7], 4433).into();
+    let observed = SocketAddr::from((Ipv4Addr::LOCALHOST, 4_433));
     let indices = indices.map(|SessionIndex(index)| SessionIndex(index + 10));
     let status = Status::Accepted;
     let welcome = Welcome { status, features, floor, header_cipher, observed, indices };

@@ -73,7 +73,7 @@ impl Profiles {
     pub(crate) fn new(key: &SealKey, sealing: Sealing) -> Self {
         let Sealing { strength, changes, pads } = sealing;
         let usual = suite(key, strength);
-        let (mut suites, mut count) = ([usual; Suite::ALL.len()], 1);
+        let (mut suites, mut count) = ([usual; Suite::ALL.len()], 1u8);
         if changes && key.has_all_profiles() {
             let strength = strength.max(key.floor());
             let others = Suite::ALL.into_iter().filter(|other| *other != usual);

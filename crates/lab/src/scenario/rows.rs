@@ -318,13 +318,26 @@ pub const ROWS: &[Row] = &[
         "A1",
         "the configuration changes per packet without a reset",
         "a hard reset costs 2.35 to 3.82 s of RTT and 6,449 bytes (section IV-C)",
-        &[NotBuilt("keys for every suite exist; an epoch uses one of them")],
+        &[
+            Test(
+                "crates/proto/tests/session/profiles.rs",
+                "the_suite_changes_with_every_datagram_and_nothing_is_lost",
+            ),
+            NotBuilt("no flow has a configuration of its own; what a change costs is not measured"),
+        ],
     ),
     printed(
         "A2",
         "strength in use = max(base, application policy)",
         "",
-        &[NotBuilt("the base is enforced; no application has a policy")],
+        &[
+            Test(
+                "crates/proto/tests/session/profiles.rs",
+                "the_strength_in_use_is_the_maximum_of_both_floors_and_the_wish",
+            ),
+            Test("crates/proto/tests/session/profiles.rs", "no_profile_id_leads_below_the_floor"),
+            NotBuilt("the policy is that of an end; no application has its own"),
+        ],
     ),
     printed(
         "A3",
@@ -348,7 +361,14 @@ pub const ROWS: &[Row] = &[
         "A6",
         "fake configuration changes and reallocated IDs",
         "",
-        &[NotBuilt("IDs have aliases and decoys; none is reallocated, nothing is padded")],
+        &[
+            Test(
+                "crates/proto/src/crypto/profile_tests.rs",
+                "ids_are_flat_whatever_the_mix_of_profiles",
+            ),
+            Test("crates/proto/tests/session/profiles.rs", "padding_leaves_few_lengths"),
+            NotBuilt("no cover traffic"),
+        ],
     ),
     printed(
         "A7",

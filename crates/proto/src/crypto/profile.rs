@@ -170,7 +170,7 @@ impl Redrawn {
     /// # Panics
     /// When no suite reaches `floor`: a handshake agrees on no such floor.
     fn new(floor: Floor, key: HeaderProtectionKey) -> Self {
-        let (mut profiles, mut count) = (Profile::ALL, 0);
+        let (mut profiles, mut count) = (Profile::ALL, 0u8);
         for profile in Profile::ALL.into_iter().filter(|profile| profile.suite.meets(floor)) {
             profiles[usize::from(count)] = profile;
             count += 1;
@@ -182,7 +182,7 @@ impl Redrawn {
     /// One of the positions of `profile`, the last for the highest `choice`; `None` if it has none.
     fn position(&self, profile: Profile, choice: u8) -> Option<u8> {
         let allowed = self.profiles.iter().take(usize::from(self.count));
-        let (rank, _) = (0..).zip(allowed).find(|(_, allowed)| **allowed == profile)?;
+        let (rank, _) = (0u8..).zip(allowed).find(|(_, allowed)| **allowed == profile)?;
         let owned = (u8::MAX - rank) / self.count + 1;
         let turn = (u16::from(choice) * u16::from(owned)) >> 8;
         Some(rank + self.count * turn as u8)
