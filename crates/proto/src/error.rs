@@ -32,7 +32,7 @@ drop_reasons! {
     BadTag => "bad_tag",
     /// The number was seen before, or is older than the window remembers.
     Replay => "replay",
-    /// A profile ID that carries nothing: cover traffic, or noise that happened to verify.
+    /// A profile ID without a meaning: noise, or something that a peer wants to be dropped.
     Decoy => "decoy",
     /// A profile ID that means a suite below the session's floor: a peer that breaks the agreement,
     /// or noise.

@@ -5,13 +5,15 @@ mod pair;
 use allocation_counter::measure;
 use pair::{Pair, packet};
 use rove_proto::blocks::Blocks;
+use rove_proto::crypto::{Features, Floor};
 use rove_proto::id::SocketId;
 use rove_proto::multipath::codel::Bound;
 use rove_proto::multipath::fq_codel::FqCodel;
 use rove_proto::multipath::reorder::Reorder;
-use rove_proto::node::Meta;
+use rove_proto::node::{Config, Meta};
 use rove_proto::outbox::Outbox;
 use rove_proto::packet::PacketRecord;
+use rove_proto::policy::Sealing;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::inner::Pieces;
 
@@ -19,7 +21,19 @@ const PACKETS: usize = 2_000;
 
 #[test]
 fn sending_and_receiving_allocate_nothing_per_packet() {
-    let mut pair = Pair::up();
+    allocate_nothing_per_packet(Pair::up());
+}
+
+#[test]
+fn neither_changes_of_the_profile_nor_padding_allocate_anything() {
+    let all = |config: &mut Config| {
+        config.features = config.features | Features::PROFILES;
+        config.sealing = Sealing { strength: Floor::BITS_128, changes: true, pads: true };
+    };
+    allocate_nothing_per_packet(Pair::up_as(all, all));
+}
+
+fn allocate_nothing_per_packet(mut pair: Pair) {
     pair.run(Duration::from_secs(1));
     let (mut out, mut back) = (Outbox::new(), Outbox::new());
     let packet = packet(1_400, false);
