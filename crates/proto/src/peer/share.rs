@@ -52,7 +52,8 @@ impl Shares {
             if !path.is_gone() {
                 tunnel.manage(cx, |paths, cx| paths.ask(cx.now, id));
             }
-            if !settled {
+            // An answer on the active path begins the search by itself.
+            if !settled && tunnel.paths.list.active_id() != Some(id) {
                 tunnel.search_mtu(cx, id);
             }
         }

@@ -53,10 +53,9 @@ impl Tunnel {
 
     /// The new keys were introduced: paths are what they should be under them.
     pub(crate) fn settle_in(&mut self, cx: &mut Context<'_>, path: PathId) {
-        // Shows the gateway that the keys arrived, and probes the path's MTU while at it. What
-        // confirms is small: it must arrive even where large datagrams do not.
+        // Shows the gateway that the keys arrived. What confirms is small: it must arrive even where
+        // large datagrams do not. Its answer begins the search for the path's MTU.
         self.manage(cx, |paths, cx| paths.ask(cx.now, path));
-        self.search_mtu(cx, path);
         self.manage(cx, |paths, cx| paths.insist(cx.now, path));
         self.send_control(cx);
         self.manage(cx, |paths, cx| {

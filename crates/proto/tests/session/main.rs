@@ -13,6 +13,7 @@ mod bonding;
 mod compact;
 mod copied;
 mod dead_links;
+mod first_packet;
 mod flows;
 mod forged_announcements;
 mod gateway_moves;
