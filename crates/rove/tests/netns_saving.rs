@@ -86,8 +86,8 @@ fn headers_stay_whole_unless_both_want_it(
 
     assert_eq!(gateway.terminate(), Some(0));
     let config = lab.home("gateway").join("gateway.toml");
-    edit(&config, "headers = true", "headers = false");
-    edit(&config, &format!("dictionaries = [\"{dictionary}\"]\n"), "");
+    edit(&config, "# headers = true", "headers = false");
+    edit(&config, &format!("dictionaries = [\"{dictionary}\"]"), "");
     let gateway = lab.gateway();
     configure(lab, true, dictionary);
     lab.rove("client", "up --route 198.51.100.0/24").ok();
@@ -175,15 +175,14 @@ fn saved_by_gateway(lab: &Lab) -> Saved {
     Saved::of(&told["peers"][0]["saved"])
 }
 
-/// A gateway that lets headers travel once, and the line of a dictionary that it has.
+/// A gateway as it is made, with a dictionary, and the line of a dictionary that it has.
 fn made(lab: &Lab) -> (Running, String) {
     let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
     lab.rove("gateway", line).ok();
     let dictionary = signed_by(lab, "gateway");
     let config = lab.home("gateway").join("gateway.toml");
     edit(&config, "nat = true", "nat = false");
-    let headers = format!("dictionaries = [\"{dictionary}\"]\nheaders = true");
-    edit(&config, "# headers = false", &headers);
+    edit(&config, "# dictionaries = []", &format!("dictionaries = [\"{dictionary}\"]"));
     (lab.gateway(), dictionary)
 }
 

@@ -326,7 +326,7 @@ store = "{store}"
 # hold, and either to (CIDR or CIDR:PORT of either end) or class (interactive, names, bulk).
 
 [saving]
-# headers = false        # headers that stay the same travel once
+# headers = true         # headers that stay the same travel once
 # aggregate = true       # packets that wait for the same path share datagrams
 # dictionaries = []      # lines of `rove gateway dictionary`, which clients have as well
 

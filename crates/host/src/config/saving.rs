@@ -237,7 +237,7 @@ impl Saving {
 impl Default for Saving {
     fn default() -> Self {
         Self {
-            headers: false,
+            headers: true,
             aggregate: true,
             pad: false,
             data: DataUse::default(),

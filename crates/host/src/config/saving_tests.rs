@@ -24,10 +24,10 @@ fn nothing_is_compressed_unless_a_rule_says_so() {
 }
 
 #[test]
-fn headers_are_left_out_only_where_that_is_asked_for() {
-    assert_eq!(client("").unwrap().features(), Features::COMPRESSED);
+fn headers_are_left_out_unless_that_is_switched_off() {
     let both = Features::COMPRESSED | Features::COMPACT;
-    assert_eq!(client("headers = true").unwrap().features(), both);
+    assert_eq!(client("").unwrap().features(), both);
+    assert_eq!(client("headers = false").unwrap().features(), Features::COMPRESSED);
 }
 
 #[test]

@@ -32,8 +32,8 @@ const FIRST_CARD: &str = "wlan0";
 const PEER: &str = "phone";
 /// The name of the invite for further clients.
 const CROWD: &str = "crowd";
-/// The section of an end that leaves out headers that the other one knows.
-const ELIDES: &str = "[saving]\nheaders = true\n";
+/// The section of an end whose headers all travel.
+const WHOLE: &str = "[saving]\nheaders = false\n";
 /// How many of them enrol at a time.
 const ENROL_AT_ONCE: usize = 8;
 
@@ -463,7 +463,7 @@ impl<'a> Commands<'a> {
 
     /// Configures whether the gateway leaves out headers that the client knows.
     fn save(&self, elides: bool) -> anyhow::Result<()> {
-        if elides { self.edit_gateway("[saving]\n", ELIDES) } else { Ok(()) }
+        if elides { Ok(()) } else { self.edit_gateway("[saving]\n", WHOLE) }
     }
 
     /// Writes the client's configuration, if it needs one.
@@ -476,7 +476,7 @@ impl<'a> Commands<'a> {
         let streams = streams.map(|line| format!("[client]\n{line}\n"));
         let paths = section_of(testbed.mode, testbed.scheduler, testbed.transport, testbed.spread);
         let persistence = setup.hold.section(testbed.assists());
-        let saving = testbed.elides.then(|| ELIDES.to_owned());
+        let saving = (!testbed.elides).then(|| WHOLE.to_owned());
         let sections = [streams, persistence, paths, qos_section(testbed), saving];
         let sections: String = sections.into_iter().flatten().collect();
         if sections.is_empty() {
