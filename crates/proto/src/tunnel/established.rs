@@ -53,8 +53,8 @@ impl Tunnel {
 
     /// The new keys were introduced: paths are what they should be under them.
     pub(crate) fn settle_in(&mut self, cx: &mut Context<'_>, path: PathId) {
-        // Shows the gateway that the keys arrived. What confirms is small: it must arrive even where
-        // large datagrams do not. Its answer begins the search for the path's MTU.
+        // Shows the gateway that the keys arrived. What confirms is small: it must arrive even
+        // where large datagrams do not. Its answer begins the search for the path's MTU.
         self.manage(cx, |paths, cx| paths.ask(cx.now, path));
         self.manage(cx, |paths, cx| paths.insist(cx.now, path));
         self.send_control(cx);

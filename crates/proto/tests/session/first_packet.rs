@@ -10,7 +10,7 @@ use crate::pair::{Pair, packet};
 
 /// Bytes of datagrams in both directions until the client has an answer to its first packet. The
 /// handshake has 2,709 of them because of its post-quantum keys, and the first probe of the MTU
-/// 1,452. The client sends that with its first round trip behind it, while the answer is on its way.
+/// 1,452. The client sends that after its first round trip, while the answer is on its way.
 const BYTES_MAX: usize = 5_100;
 
 #[test]
