@@ -22,6 +22,7 @@
 //!   names.
 //! - [`names::resolve`]: the gateway's own name, asked for outside the tunnel.
 //! - [`portal::ask`]: whether a captive portal stands between a link and the Internet.
+//! - [`users::user_of`]: the user of this host that a flow belongs to.
 //! - [`lock::Lock`]: one process per directory. [`privileges::drop()`]: gives up privileges.
 //!
 //! A client's order of business, all of it as root or with CAP_NET_ADMIN:
@@ -78,5 +79,6 @@ pub mod stream;
 pub mod tariff;
 pub mod tun;
 pub mod udp;
+pub mod users;
 pub mod watch;
 pub mod wireless;

@@ -7,10 +7,11 @@ mod support;
 use std::{fs, io, path::Path};
 
 use rove_os::{
-    plan::{Applier, Dns, Firewall, KillSwitch, MARK, Places, Plan},
+    plan::{Applier, Dns, Firewall, KillSwitch, MARK, Places, Plan, own_user},
     privileges::{self, Writable},
     tun::TunOptions,
     udp::{UdpOptions, UdpSocket},
+    users,
 };
 use support::{has_program, in_fork, in_namespace, net};
 
@@ -82,14 +83,7 @@ fn drop_and_go_on() {
     }
 
     // What the session of a day needs later.
-    let local = "0.0.0.0:443".parse().unwrap();
-    UdpSocket::bind(UdpOptions {
-        local,
-        ipv6_only: false,
-        interface: Some("wan"),
-        mark: Some(MARK),
-    })
-    .unwrap();
+    open_sockets();
     let places = Places { state: dir.path().to_owned(), resolv_conf, resolved: false };
     let mut applier = Applier::open(places).unwrap();
     let mut plan = Plan {
@@ -110,6 +104,23 @@ fn drop_and_go_on() {
     applier.apply(&plan).unwrap();
     applier.undo().unwrap();
     applier.remove_kill_switch().unwrap();
+}
+
+/// The privileged port of a later address, and what a rule for a user needs.
+fn open_sockets() {
+    let local = "0.0.0.0:443".parse().unwrap();
+    UdpSocket::bind(UdpOptions {
+        local,
+        ipv6_only: false,
+        interface: Some("wan"),
+        mark: Some(MARK),
+    })
+    .unwrap();
+    net::up("lo");
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let own = socket.local_addr().unwrap();
+    let user = users::user_of(17, own, "127.0.0.1:9".parse().unwrap()).unwrap();
+    assert_eq!(user, Some(own_user()));
 }
 
 #[test]

@@ -109,11 +109,21 @@ pub(crate) fn servers(ports: &[u16]) -> Result<Vec<Server>, Error> {
     Ok(servers)
 }
 
-/// The user of the TCP socket with these ends, or [`NOBODY`].
+/// The user of the socket to which a packet from `remote` to `local` belongs, or [`NOBODY`]. A UDP
+/// socket need not be connected.
 ///
 /// # Errors
 /// The kernel's, for example if there is no such socket.
-pub(crate) fn user_of_tcp(local: SocketAddr, remote: SocketAddr) -> io::Result<u32> {
+pub(crate) fn user_of(
+    protocol: Protocol,
+    local: SocketAddr,
+    remote: SocketAddr,
+) -> io::Result<u32> {
+    // UDP expects the ends the other way round (net/ipv4/udp_diag.c, `udp_dump_one`).
+    let (local, remote) = match protocol {
+        Protocol::Tcp => (local, remote),
+        Protocol::Udp => (remote, local),
+    };
     let (family, mut socket_id) = match local {
         SocketAddr::V4(_) => (AF_INET, SocketId::new_v4()),
         SocketAddr::V6(_) => (AF_INET6, SocketId::new_v6()),
@@ -123,7 +133,7 @@ pub(crate) fn user_of_tcp(local: SocketAddr, remote: SocketAddr) -> io::Result<u
     socket_id.cookie = ANY_COOKIE;
     let message = SockDiagMessage::InetRequest(InetRequest {
         family,
-        protocol: IPPROTO_TCP,
+        protocol: number(protocol),
         extensions: ExtensionFlags::empty(),
         states: StateFlags::all(),
         socket_id,
@@ -135,7 +145,7 @@ pub(crate) fn user_of_tcp(local: SocketAddr, remote: SocketAddr) -> io::Result<u
     while let Some(message) = next(&mut rest)? {
         match message.payload {
             NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
-                return Ok(read_one(Protocol::Tcp, &found).user);
+                return Ok(read_one(protocol, &found).user);
             }
             NetlinkPayload::Error(error) => return Err(error.to_io()),
             _ => {}
@@ -345,10 +355,27 @@ mod tests {
             let there = listener.local_addr().unwrap();
             let stream = TcpStream::connect(there).unwrap();
             let own = stream.local_addr().unwrap();
-            assert_eq!(user_of_tcp(own, there).unwrap(), user);
+            assert_eq!(user_of(Protocol::Tcp, own, there).unwrap(), user);
             let elsewhere = SocketAddr::new(own.ip(), there.port());
             let nothing = SocketAddr::new(own.ip(), own.port() ^ 1);
-            assert!(user_of_tcp(nothing, elsewhere).is_err(), "there is no such socket");
+            let found = user_of(Protocol::Tcp, nothing, elsewhere);
+            assert!(found.is_err(), "there is no such socket");
+        }
+    }
+
+    #[test]
+    fn the_user_of_datagrams_is_found_connected_or_not() {
+        // SAFETY: the call has no arguments and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        let far = [SocketAddr::from(([192, 0, 2, 1], 53)), "[2001:db8::1]:53".parse().unwrap()];
+        for (bind, far) in ["127.0.0.1:0", "[::1]:0"].into_iter().zip(far) {
+            let Ok(socket) = UdpSocket::bind(bind) else { continue };
+            let own = socket.local_addr().unwrap();
+            assert_eq!(user_of(Protocol::Udp, own, far).unwrap(), user, "not connected");
+            let near = SocketAddr::new(own.ip(), 9);
+            socket.connect(near).unwrap();
+            assert_eq!(user_of(Protocol::Udp, own, near).unwrap(), user);
+            assert!(user_of(Protocol::Udp, own, far).is_err(), "it is connected elsewhere");
         }
     }
 

@@ -19,7 +19,7 @@ use super::{
     message::{self, Answer, ID_LEN},
     servers::{QUERY_TIME, Server, Servers, identifier, is_local},
 };
-use crate::netlink::sockets;
+use crate::netlink::sockets::{self, Protocol};
 
 /// Connections at once.
 pub(super) const STREAMS_MAX: usize = 16;
@@ -87,7 +87,7 @@ pub(super) fn accept(listener: &TcpListener, servers: &Arc<Servers>, open: &Arc<
 /// The user at the other end. Connections whose user the kernel does not tell count as those of one
 /// user.
 fn user_of(stream: &TcpStream, from: SocketAddr) -> u32 {
-    let user = stream.local_addr().and_then(|own| sockets::user_of_tcp(from, own));
+    let user = stream.local_addr().and_then(|own| sockets::user_of(Protocol::Tcp, from, own));
     user.unwrap_or(sockets::NOBODY)
 }
 
