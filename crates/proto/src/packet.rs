@@ -25,8 +25,8 @@ pub struct PacketRecord {
     pub level: Level,
     /// Which of its copies this one is.
     pub instance: Instance,
-    /// Whether its flow is RTP.
-    pub is_rtp: bool,
+    /// Whether its flow is RTP, and what the user's rules say of it.
+    pub marks: Marks,
     /// How bytes are saved on it.
     pub saving: Saving,
 }
@@ -38,13 +38,164 @@ impl PacketRecord {
     pub const fn of_bucket(bucket: u8) -> Self {
         let (class, level) = (Class::Bulk, Level::Second);
         let (instance, saving) = (Instance::Only, Saving::NONE);
-        Self { flow: None, kept: 0, bucket, class, level, instance, is_rtp: false, saving }
+        Self { flow: None, kept: 0, bucket, class, level, instance, marks: Marks::NONE, saving }
     }
 
     /// The same packet as this one of its copies.
     #[must_use]
     pub const fn copied(self, instance: Instance) -> Self {
         Self { instance, ..self }
+    }
+}
+
+/// Small properties of a packet's flow, in one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// Not RTP, and no rule says anything.
+    pub const NONE: Self = Self(0);
+    const RTP: u8 = 0x01;
+    const STRONG: u8 = 0x02;
+    /// Two bits: 0 if no rule says anything of copies.
+    const COPIES: u32 = 2;
+    /// Three bits: 0 if no rule gives a goal.
+    const GOAL: u32 = 4;
+
+    /// The same, of a flow that is RTP or not.
+    #[must_use]
+    pub const fn with_rtp(self, is_rtp: bool) -> Self {
+        Self(self.0 & !Self::RTP | if is_rtp { Self::RTP } else { 0 })
+    }
+
+    /// The same, of a flow that asks for this strength.
+    #[must_use]
+    pub const fn with_strength(self, strength: Strength) -> Self {
+        let bits = match strength {
+            Strength::Bits128 => 0,
+            Strength::Bits256 => Self::STRONG,
+        };
+        Self(self.0 & !Self::STRONG | bits)
+    }
+
+    /// The same, of a flow whose rule says this of copies.
+    #[must_use]
+    pub const fn with_copies(self, copies: Option<Copies>) -> Self {
+        let bits = match copies {
+            None => 0,
+            Some(Copies::Never) => 1,
+            Some(Copies::Always) => 2,
+        };
+        Self(self.0 & !(3 << Self::COPIES) | bits << Self::COPIES)
+    }
+
+    /// The same, of a flow whose rule gives this goal.
+    #[must_use]
+    pub const fn with_goal(self, goal: Option<Goal>) -> Self {
+        let bits = match goal {
+            None => 0,
+            Some(Goal::Throughput) => 1,
+            Some(Goal::Latency) => 2,
+            Some(Goal::Data) => 3,
+            Some(Goal::Power) => 4,
+        };
+        Self(self.0 & !(7 << Self::GOAL) | bits << Self::GOAL)
+    }
+
+    /// What a rule says of copies.
+    pub const fn copies(self) -> Option<Copies> {
+        match self.0 >> Self::COPIES & 3 {
+            1 => Some(Copies::Never),
+            2 => Some(Copies::Always),
+            _ => None,
+        }
+    }
+
+    /// The goal that a rule gives.
+    pub const fn goal(self) -> Option<Goal> {
+        match self.0 >> Self::GOAL & 7 {
+            1 => Some(Goal::Throughput),
+            2 => Some(Goal::Latency),
+            3 => Some(Goal::Data),
+            4 => Some(Goal::Power),
+            _ => None,
+        }
+    }
+
+    /// Whether the flow is RTP.
+    pub const fn is_rtp(self) -> bool {
+        self.0 & Self::RTP != 0
+    }
+
+    /// The least strength that the flow asks for.
+    pub const fn strength(self) -> Strength {
+        if self.0 & Self::STRONG == 0 { Strength::Bits128 } else { Strength::Bits256 }
+    }
+}
+
+/// The least strength of the suite that seals a packet, as its flow asks for it. The session's
+/// floor and what the end wants may raise it, and nothing lowers it (`policy`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Strength {
+    /// Keys of 128 bits or more: every suite. So this asks for nothing.
+    #[default]
+    Bits128,
+    /// Keys of 256 bits.
+    Bits256,
+}
+
+impl Strength {
+    /// All of them, the lowest first.
+    pub const ALL: [Self; 2] = [Self::Bits128, Self::Bits256];
+}
+
+/// Which packets of a realtime flow leave twice. Without a rule, those that would probably be lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Copies {
+    /// None.
+    Never,
+    /// All: one copy at least, also where the session saves data.
+    Always,
+}
+
+/// What a flow is to have above all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Goal {
+    /// As many bytes per second as possible.
+    Throughput,
+    /// As little delay as possible.
+    Latency,
+    /// As few bytes on the links as possible.
+    Data,
+    /// As little energy of this device as possible.
+    Power,
+}
+
+impl Copies {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Never, Self::Always];
+
+    /// The word for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Always => "always",
+        }
+    }
+}
+
+impl Goal {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Throughput, Self::Latency, Self::Data, Self::Power];
+
+    /// The word for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Latency => "latency",
+            Self::Data => "data",
+            Self::Power => "power",
+        }
     }
 }
 
@@ -171,5 +322,28 @@ impl Level {
             Self::Second => 4,
             Self::Third => 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mark_is_one_of_its_own() {
+        let copies = Copies::ALL.map(Some).into_iter().chain([None]);
+        let goals: Vec<_> = Goal::ALL.map(Some).into_iter().chain([None]).collect();
+        for (copies, goal) in copies.flat_map(|copies| goals.iter().map(move |it| (copies, *it))) {
+            for (strength, is_rtp) in
+                Strength::ALL.into_iter().flat_map(|s| [(s, true), (s, false)])
+            {
+                let marks = Marks(u8::MAX >> 1).with_rtp(is_rtp).with_strength(strength);
+                let marks = marks.with_copies(copies).with_goal(goal);
+                assert_eq!((marks.is_rtp(), marks.strength()), (is_rtp, strength));
+                assert_eq!((marks.copies(), marks.goal()), (copies, goal));
+            }
+        }
+        let none = Marks::NONE;
+        assert_eq!((none.copies(), none.goal(), none.strength()), (None, None, Strength::Bits128));
     }
 }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::crypto::{Features, test_keys};
 
+const NONE: Strength = Strength::Bits128;
+
 const FLOORS: [Floor; 2] = [Floor::BITS_128, Floor::BITS_256];
 const CIPHERS: [HeaderCipher; 2] = [HeaderCipher::Aes, HeaderCipher::ChaCha20];
 
@@ -23,7 +25,11 @@ fn the_strength_in_use_is_the_maximum_of_floor_and_wish() {
         let least = sealing.strength.max(key.floor());
         let profiles = Profiles::new(key, sealing);
         for number in 0..12 {
-            assert!(profiles.of(number).suite().meets(least), "{sealing:?}, {:?}", key.floor());
+            assert!(
+                profiles.of(number, NONE).suite().meets(least),
+                "{sealing:?}, {:?}",
+                key.floor()
+            );
         }
     });
     let fast = test_keys(HeaderCipher::Aes, Floor::BITS_128, Features::NONE).seal;
@@ -32,11 +38,35 @@ fn the_strength_in_use_is_the_maximum_of_floor_and_wish() {
     assert_eq!(suite(&raised, Floor::BITS_128), Suite::Aes256Gcm, "the floor raises it");
 }
 
+/// Every session, every wish of the end, and everything that a flow may ask for.
+#[test]
+fn a_flow_raises_the_strength_of_its_own_datagrams_and_lowers_none() {
+    let mut raised = 0;
+    all(|key, sealing| {
+        let profiles = Profiles::new(key, sealing);
+        for (number, asked) in (0..12).flat_map(|number| Strength::ALL.map(|it| (number, it))) {
+            let (without, with) = (profiles.of(number, NONE), profiles.of(number, asked));
+            let least = key.floor().max(sealing.strength).max(asked.into());
+            assert!(with.suite().meets(least), "{sealing:?}, {:?}, {asked:?}", key.floor());
+            if key.floor().max(sealing.strength) >= Floor::from(asked) {
+                assert_eq!(with, without, "a rule below what holds anyway changes nothing");
+            }
+            assert_eq!(
+                super::raised(profiles.usual().suite(), asked),
+                profiles.of(0, asked).suite()
+            );
+            raised += u32::from(with.suite().strength() > without.suite().strength());
+        }
+        assert_eq!(profiles.usual(), profiles.of(0, NONE), "status shows the end's own");
+    });
+    assert!(raised > 0, "a rule has an effect somewhere");
+}
+
 #[test]
 fn a_peer_without_the_feature_gets_one_suite_and_no_padding() {
     all(|key, sealing| {
         let profiles = Profiles::new(key, sealing);
-        let mut used: Vec<_> = (0..12).map(|number| profiles.of(number)).collect();
+        let mut used: Vec<_> = (0..12).map(|number| profiles.of(number, NONE)).collect();
         assert_eq!(used[0], profiles.usual());
         assert_eq!(used[..6], used[6..], "in turn");
         used.sort();
@@ -74,7 +104,7 @@ fn padding_fills_up_to_a_step_or_to_what_the_path_carries() {
 fn by_default_one_strong_suite_seals_everything() {
     all(|key, _| {
         let profiles = Profiles::new(key, Sealing::default());
-        assert!((0..100).all(|number| profiles.of(number) == profile(key)));
+        assert!((0..100).all(|number| profiles.of(number, NONE) == profile(key)));
         assert!(profile(key).suite().meets(Floor::BITS_256) && profiles.padding(50, 1_400) == 0);
     });
 }

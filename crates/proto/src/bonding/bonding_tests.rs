@@ -9,6 +9,7 @@ use crate::id::SocketId;
 use crate::multipath::Numbers;
 use crate::multipath::path_queues::Job;
 use crate::outbox::Route;
+use crate::packet::Strength;
 use crate::path::{Path, PathId, Trust};
 use crate::wire::frame::Framing;
 use crate::wire::inner::{InnerPacket, Pieces};
@@ -183,13 +184,13 @@ fn a_race_has_one_copy_on_each_path_that_has_room_for_it() {
 fn what_a_dead_path_had_just_now_leaves_by_another_while_it_is_of_use() {
     let (mut bonding, _) = choosing([0.0; 3]);
     let packet = datagram();
-    let left = (PathId(1), None);
+    let left = (PathId(1), None, Strength::Bits256);
     bonding.remember(NOW, left, Framing::Plain, Pieces::whole(&packet));
     assert!(bonding.may_rescue());
     assert_eq!(bonding.useful_until(PathId(1)), Some(NOW + PLAY_OUT));
     let (path, sent) = bonding.take_rescued(NOW, PathId(1)).unwrap();
     assert_ne!(path, PathId(1));
-    assert!(sent.frame.ends_with(&packet));
+    assert!(sent.frame.ends_with(&packet) && sent.strength == Strength::Bits256);
     assert!(bonding.take_rescued(NOW, PathId(1)).is_none() && !bonding.may_rescue());
     bonding.remember(NOW, left, Framing::Plain, Pieces::whole(&packet));
     assert!(bonding.take_rescued(NOW + PLAY_OUT, PathId(1)).is_none(), "it came too late");

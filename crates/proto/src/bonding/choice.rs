@@ -13,6 +13,7 @@ use crate::flow::live::{Allowance, LiveFlow, Spent};
 use crate::id::EpochId;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::pack;
+use crate::packet::Strength;
 use crate::path::{Path, PathId};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
@@ -33,7 +34,7 @@ const FOLLOW: Duration = Duration::from_millis(500);
 /// While a path is new to a flow, copies of it leave by another.
 const NEW: Duration = Duration::from_millis(500);
 /// Copies leave by as many further paths as it takes for fewer than this part of a flow to be lost.
-pub(super) const LOST_PART: f64 = 0.001;
+pub(crate) const LOST_PART: f64 = 0.001;
 /// What a path in doubt is taken to lose.
 const DOUBTFUL_LOSS: f64 = 0.5;
 /// A copy by the same path leaves so much later: what loses one datagram often loses the next.
@@ -142,6 +143,8 @@ pub(crate) struct Sent {
     pub(crate) path: PathId,
     /// The epoch in whose sequence it has its place.
     pub(crate) epoch: Option<EpochId>,
+    /// The strength that its flow asks for.
+    pub(crate) strength: Strength,
     /// Its frame.
     pub(crate) frame: Vec<u8>,
 }
@@ -151,7 +154,7 @@ impl Recent {
     pub(super) fn push(
         &mut self,
         now: Instant,
-        (path, epoch): (PathId, Option<EpochId>),
+        (path, epoch, strength): (PathId, Option<EpochId>, Strength),
         framing: Framing,
         packet: Pieces<'_>,
     ) {
@@ -163,7 +166,7 @@ impl Recent {
         };
         frame.clear();
         pack::append(framing, packet, &mut frame);
-        self.packets.push_back(Sent { at: now, path, epoch, frame });
+        self.packets.push_back(Sent { at: now, path, epoch, strength, frame });
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -105,7 +105,9 @@ fn copies_have_a_budget() {
 fn what_is_remembered_is_bounded_and_forgotten_when_it_is_of_no_use() {
     let mut recent = Recent::default();
     let framing = Framing::Once { bucket: 1, sequence: 2 };
-    let mut push = |ms, path| recent.push(at(ms), (path, None), framing, Pieces::whole(&[7; 100]));
+    let mut push = |ms, path| {
+        recent.push(at(ms), (path, None, Strength::default()), framing, Pieces::whole(&[7; 100]))
+    };
     for _ in 0..2 * RECENT_MAX {
         push(0, WIFI);
     }
@@ -114,7 +116,7 @@ fn what_is_remembered_is_bounded_and_forgotten_when_it_is_of_no_use() {
     assert_eq!(recent.until(WIFI), Some(at(60)));
     assert_eq!(recent.until(CABLE), Some(at(70)));
     for ms in 61..61 + 2 * RECENT_MAX as u64 {
-        recent.push(at(ms), (CABLE, None), framing, Pieces::whole(&[7; 50]));
+        recent.push(at(ms), (CABLE, None, Strength::default()), framing, Pieces::whole(&[7; 50]));
     }
     assert_eq!(recent.until(WIFI), None);
     let sent = recent.take(CABLE).unwrap();

@@ -7,6 +7,7 @@ use crate::ablation::Heuristic;
 use crate::flow::live::LiveFlow;
 use crate::id::EpochId;
 use crate::multipath::snapshot::PathSnapshot;
+use crate::packet::Strength;
 use crate::path::PathId;
 use crate::time::Instant;
 use crate::wire::frame::Framing;
@@ -95,7 +96,7 @@ impl Bonding {
     pub(crate) fn remember(
         &mut self,
         now: Instant,
-        left: (PathId, Option<EpochId>),
+        left: (PathId, Option<EpochId>, Strength),
         framing: Framing,
         packet: Pieces<'_>,
     ) {
@@ -108,7 +109,7 @@ impl Bonding {
         &mut self,
         now: Instant,
         way: Choice,
-        left: (PathId, Option<EpochId>),
+        left: (PathId, Option<EpochId>, Strength),
         framing: Framing,
         packet: Pieces<'_>,
     ) {

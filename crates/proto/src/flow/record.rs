@@ -65,7 +65,7 @@ impl Flow {
         let live = self.live.as_deref();
         let is_rtp = live.is_some_and(|live| live.likeness.is_rtp());
         let is_early = is_rtp || live.is_some_and(|live| live.is_wanted_early);
-        self.packet.is_rtp = is_rtp;
+        self.packet.marks = self.packet.marks.with_rtp(is_rtp);
         self.packet.class = classify(self.tuple.ports(), is_early);
     }
 

@@ -11,7 +11,7 @@
 //! Knows the room of the datagram and the time. Does not know what a path is. Bounds: one datagram,
 //! [`JOINED_MAX`] frames.
 
-use crate::packet::PacketRecord;
+use crate::packet::{PacketRecord, Strength};
 use crate::recovery::joined::JOINED_MAX;
 use crate::time::{Duration, Instant};
 
@@ -40,6 +40,7 @@ pub(crate) struct Contents<'a> {
     /// As they are kept, those of which that is another form.
     others: &'a [u8],
     parts: &'a [Part],
+    strength: Strength,
 }
 
 impl<'a> Contents<'a> {
@@ -58,9 +59,14 @@ impl<'a> Contents<'a> {
         !self.others.is_empty()
     }
 
+    /// The highest strength that one of the packets asks for.
+    pub(crate) const fn strength(self) -> Strength {
+        self.strength
+    }
+
     /// Each packet, and its frame as it is kept for repair.
     pub(crate) fn kept(self) -> impl Iterator<Item = (PacketRecord, &'a [u8])> {
-        let Self { mut frames, mut others, parts } = self;
+        let Self { mut frames, mut others, parts, .. } = self;
         parts.iter().map(move |part| {
             let leaves = frames.split_off(..part.len).unwrap_or_default();
             let other = part.other.map(|len| others.split_off(..len).unwrap_or_default());
@@ -78,6 +84,8 @@ pub(crate) struct Joining<P> {
     /// Frames in the form in which they are kept, if they leave in another.
     others: Vec<u8>,
     parts: Vec<Part>,
+    /// The highest strength that one of the packets asks for.
+    strength: Strength,
     /// Bytes that the frames may have.
     room: usize,
     /// When it leaves at the latest.
@@ -92,6 +100,7 @@ impl<P: Copy + PartialEq> Joining<P> {
             frames: Vec::new(),
             others: Vec::new(),
             parts: Vec::new(),
+            strength: Strength::Bits128,
             room: 0,
             due: Instant::ZERO,
         }
@@ -128,6 +137,7 @@ impl<P: Copy + PartialEq> Joining<P> {
         }
         self.to = Some(to);
         self.due = self.due.min(due);
+        self.strength = self.strength.max(record.marks.strength());
         self.frames.extend_from_slice(frame);
         self.others.extend_from_slice(other.unwrap_or_default());
         self.parts.push(Part { record, len: frame.len(), other: other.map(<[u8]>::len) });
@@ -141,12 +151,14 @@ impl<P: Copy + PartialEq> Joining<P> {
 
     /// The frames.
     pub(crate) fn contents(&self) -> Contents<'_> {
-        Contents { frames: &self.frames, others: &self.others, parts: &self.parts }
+        let Self { frames, others, parts, strength, .. } = self;
+        Contents { frames, others, parts, strength: *strength }
     }
 
     /// Forgets the frames, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.to = None;
+        self.strength = Strength::Bits128;
         self.frames.clear();
         self.others.clear();
         self.parts.clear();
@@ -156,6 +168,7 @@ impl<P: Copy + PartialEq> Joining<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::Marks;
 
     const RECORD: PacketRecord = PacketRecord::of_bucket(7);
 
@@ -175,6 +188,22 @@ mod tests {
         joining.clear();
         joining.add((1, 1_400), at(30), RECORD, (&[1; 100], None));
         assert_eq!(joining.due(), Some(at(30)));
+    }
+
+    #[test]
+    fn the_strongest_packet_counts_for_all_of_its_datagram() {
+        let strong = Marks::NONE.with_strength(Strength::Bits256);
+        let strong = PacketRecord { marks: strong, ..RECORD };
+        let mut joining = Joining::new();
+        for (record, strength) in
+            [(RECORD, Strength::Bits128), (strong, Strength::Bits256), (RECORD, Strength::Bits256)]
+        {
+            joining.add((1, 1_400), at(0), record, (&[1; 100], None));
+            assert_eq!(joining.contents().strength(), strength);
+        }
+        joining.clear();
+        joining.add((1, 1_400), at(0), RECORD, (&[1; 100], None));
+        assert_eq!(joining.contents().strength(), Strength::Bits128, "the next datagram");
     }
 
     #[test]

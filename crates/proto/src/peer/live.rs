@@ -12,11 +12,11 @@
 use super::{Peer, ways};
 use crate::ablation::Heuristic;
 use crate::bonding::Bonding;
-use crate::bonding::choice::{Choice, Sent};
+use crate::bonding::choice::{Choice, LOST_PART, Sent};
 use crate::bonding::live::Copies;
 use crate::error::DropReason;
 use crate::outbox::Draft;
-use crate::packet::{Class, Instance, PacketRecord};
+use crate::packet::{self, Class, Instance, PacketRecord};
 use crate::path::PathId;
 use crate::recovery::feedback::DELAY_PACED;
 use crate::recovery::packet::Load;
@@ -24,6 +24,10 @@ use crate::time::{Duration, Instant};
 use crate::tunnel::{Context, Tunnel, saving};
 use crate::wire::frame::Framing;
 use crate::wire::inner::InnerPacket;
+
+/// If a rule wants a copy of every packet, this part of the packets counts as lost without one:
+/// more than a listener notices, and so little that a second copy needs another reason.
+const LOST_PART_COPIED: f64 = 2.0 * LOST_PART;
 
 /// Feedback may wait for [`DELAY_PACED`], and timers ring so much later: who owes an answer for
 /// longer than that and the path's timeout is in doubt.
@@ -38,6 +42,7 @@ pub(super) fn send_live(
 ) -> Option<Result<(), DropReason>> {
     let Peer { bonding, tunnel, flows, .. } = peer;
     look_at_choices(bonding, tunnel, cx.now);
+    let rule = record.marks.copies();
     let (flow, follows) = (flows.live_mut(record.flow?)?, tunnel.paths.at_gateway());
     let (way, is_new) = bonding.choose_live(cx.now, flow, follows, packet.len())?;
     let path = way.path();
@@ -55,20 +60,24 @@ pub(super) fn send_live(
     let sent = tunnel.send_packet(cx, path, record, framing, packet.pieces);
     let len = packet.len() + framing.overhead();
     let lost = if record.class == Class::Names { 1.0 } else { way.expected_loss(is_new) };
+    let lost = if rule == Some(packet::Copies::Always) { lost.max(LOST_PART_COPIED) } else { lost };
+    let may_copy = match rule {
+        Some(packet::Copies::Never) => false,
+        Some(packet::Copies::Always) => true,
+        None => !saving::is_frugal(cx, tunnel),
+    };
     let copies = Copies::new(way, lost, len);
     let duplicate = record.copied(Instance::Duplicate);
-    let is_copied = send_copies(bonding, tunnel, cx, copies, duplicate, framing, packet);
+    let is_copied =
+        may_copy && send_copies(bonding, tunnel, cx, copies, duplicate, framing, packet);
     if is_alone || !way.has_room(len) || sent.is_err() {
         return Some(sent);
     }
-    let left = (path, tunnel.epochs.id());
-    if !is_copied && packet.is_udp() {
+    let left = (path, tunnel.epochs.id(), record.marks.strength());
+    if !is_copied && packet.is_udp() && rule != Some(packet::Copies::Never) {
         bonding.remember(cx.now, left, framing, packet.pieces);
     }
-    if record.class == Class::RealTime
-        && !cx.config.ablation.is_off(Heuristic::Twins)
-        && !saving::is_frugal(cx, tunnel)
-    {
+    if record.class == Class::RealTime && !cx.config.ablation.is_off(Heuristic::Twins) && may_copy {
         bonding.follow_by_twin(cx.now, way, left, framing, packet.pieces);
     }
     Some(sent)
@@ -84,7 +93,7 @@ fn send_copies(
     framing: Framing,
     packet: &InnerPacket<'_>,
 ) -> bool {
-    if cx.config.ablation.is_off(Heuristic::Copies) || saving::is_frugal(cx, tunnel) {
+    if cx.config.ablation.is_off(Heuristic::Copies) {
         return false;
     }
     let mut any = false;
@@ -113,7 +122,7 @@ fn send_again(tunnel: &mut Tunnel, cx: &mut Context<'_>, path: PathId, sent: &Se
     let fill = |draft: &mut Draft<'_>| {
         draft.frames().extend_from_slice(&sent.frame);
     };
-    match tunnel.send_on(cx, path, Load::Unkept, fill) {
+    match tunnel.send_on(cx, path, Load::Unkept(sent.strength), fill) {
         Ok(()) => tunnel.paths.list.note_copied(path, sent.frame.len()),
         Err(reason) => cx.drops.count(reason),
     }

@@ -12,7 +12,7 @@ use crate::error::DropReason;
 use crate::multipath::scheduler;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::REST;
-use crate::packet::PacketRecord;
+use crate::packet::{PacketRecord, Strength};
 use crate::recovery::queue::Abandoned;
 use crate::recovery::sent_packets::KEPT_TIME;
 use crate::tunnel::Context;
@@ -53,7 +53,7 @@ fn send_packets_lost(peer: &mut Peer, cx: &mut Context<'_>) {
             return tunnel.recovery.queue.put_back(lost, cx.now + REST);
         }
         let sent = match tunnel.epochs.may_repair(lost.space.epoch) {
-            Some(true) => tunnel.retransmit(cx, path, &lost),
+            Some(true) => tunnel.retransmit(cx, path, &lost, Strength::default()),
             Some(false) => {
                 tunnel.recovery.queue.put_aside(lost);
                 continue;

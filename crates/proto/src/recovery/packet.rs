@@ -3,7 +3,7 @@
 
 use super::rtt::Rtt;
 use crate::id::{EpochId, FlowId, PacketNumber, PathSerial};
-use crate::packet::{Instance, PacketRecord};
+use crate::packet::{Instance, PacketRecord, Strength};
 use crate::time::Instant;
 
 /// Frames and datagrams up to this length, if they are not TCP's, are questions, answers or voice:
@@ -29,7 +29,8 @@ pub enum Load {
     /// Frames that elicit feedback.
     Eliciting,
     /// A piece of a packet without a number, or a packet that is of no use late: no copy is kept.
-    Unkept,
+    /// It asks for this strength.
+    Unkept(Strength),
     /// One inner packet. Unless it is a duplicate, it is kept until it is acknowledged.
     Packet(PacketRecord),
     /// One that is sent again.
@@ -40,6 +41,8 @@ pub enum Load {
         first_at: Instant,
         /// and how often paths lost it since.
         attempts: u8,
+        /// The strength that its flow asks for.
+        strength: Strength,
     },
 }
 
@@ -50,7 +53,16 @@ impl Load {
 
     /// Whether it carries an inner packet, or a piece of one.
     pub(crate) const fn is_data(self) -> bool {
-        matches!(self, Self::Unkept | Self::Packet(_) | Self::Repair { .. })
+        matches!(self, Self::Unkept(_) | Self::Packet(_) | Self::Repair { .. })
+    }
+
+    /// The strength that its packet asks for.
+    pub(crate) const fn strength(self) -> Strength {
+        match self {
+            Self::Packet(record) => record.marks.strength(),
+            Self::Repair { strength, .. } | Self::Unkept(strength) => strength,
+            Self::Quiet | Self::Report | Self::Probe | Self::Eliciting => Strength::Bits128,
+        }
     }
 
     /// Whether the peer owes feedback for it.
@@ -64,7 +76,7 @@ impl Load {
             Self::Packet(PacketRecord { instance: Instance::Duplicate, .. }) => None,
             Self::Packet(PacketRecord { flow, kept, .. }) => Some((flow, kept)),
             Self::Repair { flow, .. } => Some((flow, 0)),
-            Self::Quiet | Self::Report | Self::Probe | Self::Eliciting | Self::Unkept => None,
+            Self::Quiet | Self::Report | Self::Probe | Self::Eliciting | Self::Unkept(_) => None,
         }
     }
 

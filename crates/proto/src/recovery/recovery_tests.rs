@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::id::{PacketNumber, PathSerial};
-use crate::packet::{Instance, PacketRecord};
+use crate::packet::{Instance, PacketRecord, Strength};
 use crate::time::Duration;
 use crate::wire::frame::{FEEDBACK_RUNS_MAX, Framing};
 use packet::Load;
@@ -150,7 +150,7 @@ fn a_dead_paths_packets_are_sent_again_unless_a_copy_left_by_another() {
     let mut scene = Scene::new();
     scene.send((NEW, PATH), 0, &[0, 1], KEPT);
     scene.send((NEW, PATH), 2, &[2], DOUBLED);
-    scene.send((NEW, PATH), 3, &[3], Load::Unkept);
+    scene.send((NEW, PATH), 3, &[3], Load::Unkept(Strength::default()));
     scene.send((NEW, PATH), 4, &[4], KEPT);
     scene.send((NEW, OTHER), 0, &[0], KEPT);
     scene.tell((NEW, PATH), 40, (0, 0));
@@ -213,7 +213,8 @@ fn a_packet_is_sent_again_only_so_often_and_for_so_long() {
     let mut scene = Scene::new();
     for attempts in [ATTEMPTS_MAX, ATTEMPTS_MAX - 1] {
         let number = u64::from(ATTEMPTS_MAX - attempts);
-        let load = Load::Repair { flow: None, first_at: ms(0), attempts };
+        let strength = Strength::default();
+        let load = Load::Repair { flow: None, first_at: ms(0), attempts, strength };
         scene.send((NEW, PATH), number, &[10], load);
     }
     scene.send((NEW, PATH), 2, &[10, 10, 10], KEPT);

@@ -568,7 +568,7 @@ impl State {
             Load::Probe => Self::Probe,
             Load::Eliciting => Self::Eliciting,
             Load::Packet(PacketRecord { instance: Instance::Original, .. }) => Self::Doubled,
-            Load::Packet(_) | Load::Unkept | Load::Repair { .. } => Self::Data,
+            Load::Packet(_) | Load::Unkept(_) | Load::Repair { .. } => Self::Data,
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::id::PathSerial;
+use crate::packet::Strength;
 use crate::wire::frame::FEEDBACK_RUNS_MAX;
 
 fn ms(ms: u64) -> Instant {
@@ -89,7 +90,7 @@ impl Scene {
 fn data_is_owed_until_it_is_told_of() {
     let mut scene = Scene::default();
     scene.leave_one(ms(0), (0, 1_000), Load::Eliciting, &[]); // a challenge
-    scene.leave_one(ms(1), (1, 1_000), Load::Unkept, &[]); // of no use late
+    scene.leave_one(ms(1), (1, 1_000), Load::Unkept(Strength::default()), &[]); // of no use late
     scene.leave(2..3);
     scene.sent.forgive(true);
     assert_eq!(scene.sent.unanswered_since(), Some(ms(1)));
@@ -193,7 +194,7 @@ fn a_lost_probe_of_the_mtu_counts_as_no_loss() {
         assert_eq!(scene.sent.in_flight(), if load == Load::Probe { 4_000 } else { 5_452 });
         scene.tell(41, &[1..=4]).unwrap().lost
     };
-    assert_eq!((lost(Load::Probe), lost(Load::Unkept)), (0, 1_452));
+    assert_eq!((lost(Load::Probe), lost(Load::Unkept(Strength::default()))), (0, 1_452));
 }
 
 #[test]
@@ -213,7 +214,8 @@ fn what_time_shows_to_be_lost_is_told_with_the_next_feedback() {
 #[test]
 fn what_leaves_again_is_as_old_as_it_was() {
     let mut scene = Scene::default();
-    let load = Load::Repair { flow: None, first_at: ms(20), attempts: 2 };
+    let strength = Strength::default();
+    let load = Load::Repair { flow: None, first_at: ms(20), attempts: 2, strength };
     scene.leave_one(ms(90), (0, 1_000), load, &[7; 8]);
     let [lost] = &scene.dies(100)[..] else { panic!() };
     assert_eq!((lost.at, lost.first_at, lost.attempts), (ms(90), ms(20), 2));

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::node::{Config, Event, PeerState};
+use crate::packet::Strength;
 use crate::peer::pair::{Pair, packet};
 use crate::wire::Kind;
 
@@ -71,7 +72,8 @@ fn the_wish_for_changes_reaches_the_epochs_of_both_ends() {
     let mut pair = Pair::up_as(wish, wish);
     let keys = (pair.client_key, pair.gateway_key);
     for epoch in [pair.client.epoch_of(keys.1).unwrap(), pair.gateway.epoch_of(keys.0).unwrap()] {
-        assert_ne!(epoch.profiles.of(0), epoch.profiles.of(1));
+        let of = |number| epoch.profiles.of(number, Strength::default());
+        assert_ne!(of(0), of(1));
     }
 }
 

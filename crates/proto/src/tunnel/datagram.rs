@@ -74,7 +74,7 @@ impl Tunnel {
         }
         // The receiver takes a packet with a number once, however often its pieces come.
         let load = if framing == Framing::Plain {
-            Load::Unkept
+            Load::Unkept(record.marks.strength())
         } else {
             Load::Packet(PacketRecord { kept: 0, ..record })
         };

@@ -82,7 +82,8 @@ pub(super) fn draft_datagram(
         }
     }
     let sending = path.offload.next(matches!(load, Load::Repair { .. }));
-    let profile = pad(&mut draft, profiles.of(number), padding);
+    let asked = load.strength().max(joined.strength());
+    let profile = pad(&mut draft, profiles.of(number, asked), padding);
     let begins = draft.finish((path.route, sending), &lane.seal, profile, number);
     if let Some(run) = path.offload.added(sending, begins) {
         sent.in_run(run);

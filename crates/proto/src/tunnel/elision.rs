@@ -60,7 +60,7 @@ pub(super) fn elide(
     if !is_on(tunnel, cx, epoch) {
         return None;
     }
-    let passing = Passing { bucket: record.bucket, is_rtp: record.is_rtp, packet };
+    let passing = Passing { bucket: record.bucket, is_rtp: record.marks.is_rtp(), packet };
     let Tunnel { contexts, control, .. } = tunnel;
     let delivered = control.delivered();
     let define = |id, template: &Template| define(cx.now, control, id, template);

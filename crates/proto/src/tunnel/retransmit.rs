@@ -4,6 +4,7 @@
 use super::draft::Cargo;
 use super::{Context, Tunnel, elision, saving};
 use crate::error::DropReason;
+use crate::packet::Strength;
 use crate::path::PathId;
 use crate::recovery::packet::{Load, LostPacket, SpaceId};
 use crate::recovery::queue::Abandoned;
@@ -31,13 +32,15 @@ impl Tunnel {
         self.recovery.lose_dead(cx.now, memory, |id| id != carrier && !list.is_good(id));
     }
 
-    /// Sends one lost packet again, by the path `by`. It names the packet number that was lost. A
-    /// piece of a packet leaves as it was: its name is that of its packet.
+    /// Sends one lost packet again, by the path `by`, as strongly as its flow asks for. It names
+    /// the packet number that was lost. A piece of a packet leaves as it was: its name is that of
+    /// its packet.
     pub(crate) fn retransmit(
         &mut self,
         cx: &mut Context<'_>,
         by: PathId,
         lost: &LostPacket,
+        strength: Strength,
     ) -> Result<(), DropReason> {
         let SpaceId { epoch, serial } = lost.space;
         #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
@@ -45,7 +48,7 @@ impl Tunnel {
         let LostPacket { flow, first_at, attempts, .. } = *lost;
         let smaller = saving::compress_again(self, cx, by, &lost.frame);
         let frame = smaller.as_deref().unwrap_or(&lost.frame);
-        let load = Load::Repair { flow, first_at, attempts };
+        let load = Load::Repair { flow, first_at, attempts, strength };
         let path = self.paths.list.get_to_send(by).ok_or(DropReason::NoRoute)?;
         path.note_retransmitted();
         let room = path.mtu.datagram() - OVERHEAD;
