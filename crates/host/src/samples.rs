@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use rove_proto::flow::classify::Class;
+use rove_proto::flow::overrides::Decided;
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::report::{FlowReport, FlowState, Queue, Stage, Why};
 use rove_proto::flow::tuple::Tuple;
@@ -106,6 +107,7 @@ pub(crate) fn report_of(port: u16, state: FlowState, held_bytes: usize, idle_s: 
         },
         class: Class::Interactive,
         level: Level::Third,
+        decided: Decided::default(),
         narrowed_to: Some(6_144),
         queue: Some(Queue { bytes: 1_420, bound: Bound::SHORT }),
         state,

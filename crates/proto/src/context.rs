@@ -214,6 +214,14 @@ pub enum Event {
         /// The connection's two ends.
         tuple: Tuple,
     },
+    /// A rule is for a user, and this flow is new: to be answered with
+    /// [`Command::SetUser`](crate::node::Command::SetUser).
+    WhoseFlow {
+        /// The peer.
+        peer: PeerKey,
+        /// The flow's two ends.
+        tuple: Tuple,
+    },
     /// Nothing of this connection is owed any more: it was delivered, or both ends know that it is
     /// over.
     Settled {
@@ -307,6 +315,11 @@ impl Context<'_> {
             self.drops.count(DropReason::QueueFull);
         }
         self.events.push_back(event);
+    }
+
+    /// Whether the shell is behind with events: questions that can wait are to wait.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.events.len() >= EVENTS_MAX / 2
     }
 
     /// Has the shell open a socket.

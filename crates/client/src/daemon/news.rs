@@ -7,6 +7,8 @@ use rove_host::sessions;
 use rove_host::shared_key;
 use rove_host::time::wall_clock;
 use rove_proto::error::PeerError;
+use rove_proto::flow::tuple::Tuple;
+use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::wire::control::{Lease, Prefix};
 
@@ -65,6 +67,7 @@ impl Client<'_> {
             Event::KeyIsShared { .. } => self.warn_of_shared_key(),
             Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
             Event::Settled { peer, tuple } => self.owed.ends(peer, tuple),
+            Event::WhoseFlow { peer, tuple } => identify(self, peer, tuple),
             Event::Routes { .. }
             | Event::Reached { .. }
             | Event::OpenSocket { .. }
@@ -149,4 +152,17 @@ impl Client<'_> {
         }
         self.suspect_portals();
     }
+}
+
+/// Tells the core whose a flow is. Flows of devices behind this client have no socket here.
+fn identify(client: &Client<'_>, peer: PeerKey, tuple: Tuple) {
+    let inner = client.lease.iter().flat_map(|lease| &lease.addresses);
+    let is_own = inner.map(|net| net.address).any(|own| own == tuple.local.0);
+    let ask = || rove_os::users::user_of(tuple.protocol, tuple.local.into(), tuple.remote.into());
+    let user = if is_own { ask() } else { Ok(None) };
+    let user = user.unwrap_or_else(|error| {
+        tracing::debug!(%error, "the user of a flow is not known");
+        None
+    });
+    client.data.command(Command::SetUser { peer, tuple, user });
 }

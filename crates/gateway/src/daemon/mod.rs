@@ -410,6 +410,7 @@ impl Daemon {
             Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
             Event::Settled { peer, tuple } => self.owed.ends(peer, tuple),
             Event::Announced { .. }
+            | Event::WhoseFlow { .. }
             | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }
             | Event::Refused { .. }

@@ -20,8 +20,10 @@
 //! ([`Flows::poll_record`]), so that this holds for a crash as well.
 
 pub mod classify;
+pub(crate) mod judge;
 pub mod live;
 mod observe;
+pub mod overrides;
 mod packet;
 mod pep;
 pub mod priority;
@@ -35,6 +37,7 @@ pub mod treatment;
 pub mod tuple;
 mod verdict;
 pub mod waiting;
+mod wishes;
 
 pub(crate) use pep::memory::Account;
 pub use pep::memory::Memory;
@@ -57,11 +60,11 @@ use pep::race::Race;
 use pep::tcp::{Connection, Task};
 use pep::unreached::Nowhere;
 use pep::worth::Networks;
-use priority::Priorities;
 use report::FlowReport;
 use rules::{Assist, Rules};
 use table::Table;
 use tuple::Tuple;
+use wishes::Wishes;
 
 /// Connections whose last word is repeated while there is no way.
 const NEWS_MAX: usize = 4;
@@ -84,6 +87,10 @@ pub enum Assists {
 #[derive(Debug, Default)]
 pub struct Flows {
     rules: Rules,
+    /// What the user says of flows,
+    wishes: Wishes,
+    /// and flows whose user the shell is to find out.
+    unidentified: Vec<Tuple>,
     table: Table,
     early: Early,
     questions: Questions,
@@ -239,25 +246,6 @@ impl Flows {
         }
         self.aggregate.begin(now, flights, sending, trip);
         resumed.into_iter().for_each(|id| self.arm(id));
-    }
-
-    /// What is preferred from now on. Connections that are known are judged anew.
-    pub(crate) fn set_priorities(&mut self, memory: &mut Memory, priorities: Priorities) {
-        if *self.priorities() == priorities {
-            return;
-        }
-        for flow in self.table.flows_mut() {
-            flow.prefer(&priorities);
-            if let Some(connection) = &mut flow.connection {
-                connection.judge_anew(memory, &priorities);
-            }
-        }
-        self.race = Race::of(priorities);
-    }
-
-    /// What is preferred.
-    pub const fn priorities(&self) -> &Priorities {
-        self.race.priorities()
     }
 
     /// When [`Self::poll`] will have something; `None` while it waits for others.
@@ -428,7 +416,7 @@ impl Flows {
         let place = place.min(self.table.places());
         let to = place.saturating_add(places).min(self.table.places());
         let flows = (place..to).filter_map(|at| self.table.at(at));
-        reports.extend(flows.filter_map(|flow| flow.report(now, self.is_up)));
+        reports.extend(flows.filter_map(|flow| flow.report(now, self.is_up, &self.wishes)));
         to - place
     }
 
@@ -467,7 +455,12 @@ impl Flows {
     /// Whether nothing has to be looked at: nothing was ever done for anything, nor will be.
     fn is_idle(&self) -> bool {
         let is_empty = self.is_empty() && self.questions.is_empty();
-        is_empty && self.rules.is_off() && self.race.is_off()
+        is_empty && !self.follows_new()
+    }
+
+    /// Whether connections that begin are followed: anything may be done for one.
+    fn follows_new(&self) -> bool {
+        !self.rules.is_off() || !self.race.is_off() || !self.wishes.overrides.is_empty()
     }
 
     /// Adds a connection that is not known, in the place of another if need be.
@@ -483,9 +476,10 @@ impl Flows {
         }
         let id = self.table.insert(flow)?;
         if let Some(flow) = self.table.flow_mut(id) {
-            flow.prefer(self.race.priorities());
+            flow.judge(&self.wishes);
+            let level = flow.packet(0).level;
             if let Some(connection) = &mut flow.connection {
-                connection.judge_anew(memory, self.race.priorities());
+                connection.judge_anew(memory, self.race.levels(), level);
             }
         }
         memory.one_flow_more();

@@ -22,7 +22,9 @@ impl Flows {
             if let Some(live) = &mut flow.live {
                 live.is_wanted_early = is_wanted_early;
             }
-            flow.classify();
+            if flow.classify() {
+                flow.judge(&self.wishes);
+            }
         }
         self.early = early;
     }
@@ -62,7 +64,7 @@ impl Flows {
         let id = found.unwrap_or_else(|| self.table.observe(now, &tuple));
         let flow = self.table.flow_mut(id)?;
         if flow.live.is_none() {
-            flow.prefer(self.race.priorities());
+            flow.judge(&self.wishes);
         }
         let live = flow.live.get_or_insert_default();
         (live.observed_at, live.is_wanted_early) = (now, is_wanted_early);
@@ -75,7 +77,9 @@ impl Flows {
             let header = packet.datagram().and_then(|(payload, len)| Header::parse(payload, len));
             live.likeness.note(direction == Direction::Out, header);
         }
-        flow.classify();
+        if flow.classify() {
+            flow.judge(&self.wishes);
+        }
         Some(id)
     }
 

@@ -4,9 +4,10 @@
 //! [`Flows::poll`], and by which path anything goes is not known here.
 
 use super::classify::classify;
+use super::overrides::Whose;
 use super::tuple::{Direction, Tuple};
 use super::verdict::Verdict;
-use super::{Assists, Flows, bucket, hash};
+use super::{Assists, Flows, bucket, hash, judge};
 use crate::flow::pep::memory::Memory;
 use crate::flow::pep::tcp::Connection;
 use crate::flow::pep::tcp::resume::assist::ASSISTED_MAX;
@@ -63,16 +64,20 @@ impl Flows {
         observes: bool,
     ) -> PacketRecord {
         let observed = if observes { self.note(now, flow, Direction::Out, packet) } else { None };
-        if let Some(flow) = flow.or(observed).and_then(|id| self.table.flow(id)) {
-            return flow.packet(0);
+        if let Some(id) = flow.or(observed) {
+            judge::ask_whose(self, id);
+            if let Some(flow) = self.table.flow(id) {
+                return flow.packet(0);
+            }
         }
-        let Headers { ports, destination, .. } = packet.headers;
+        let Headers { ports, source, destination, protocol, .. } = packet.headers;
         let (from, to) = ports.unwrap_or_default();
-        PacketRecord {
-            class: classify((from, to), false),
-            level: self.priorities().level_of((destination, to)),
-            ..PacketRecord::of_bucket(bucket(hash(&packet.headers)))
-        }
+        let class = classify((from, to), false);
+        let tuple = Tuple { local: (source, from), remote: (destination, to), protocol };
+        let record = PacketRecord::of_bucket(bucket(hash(&packet.headers)));
+        let record = PacketRecord { class, ..record };
+        let decided = self.wishes.decide(&tuple, class, Whose::Unasked);
+        self.wishes.apply(&tuple, &decided, record)
     }
 
     /// A segment of the local side's. Returns its connection and how many bytes at its end are
@@ -143,7 +148,7 @@ impl Flows {
         }
         if !packet.is_tcp() {
             self.questions.answered(memory, packet);
-            self.race.note_other(packet);
+            judge::note_other(self, packet);
             return Verdict::Pass;
         }
         let Some(segment) = Segment::parse(packet) else { return Verdict::Pass };
@@ -227,7 +232,7 @@ impl Flows {
             }
             self.forget(memory, id); // the same ends, another connection
         }
-        if segment.flags.has(Flags::RST) || (self.rules.is_off() && self.race.is_off()) {
+        if segment.flags.has(Flags::RST) || !self.follows_new() {
             return None;
         }
         self.admit(now, memory, Connection::new(tuple, &self.rules, now))

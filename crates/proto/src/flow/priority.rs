@@ -46,10 +46,38 @@ impl Priorities {
         found.map_or_else(Level::default, |&(_, level)| level)
     }
 
+    /// The levels that are named.
+    pub(super) fn named(&self) -> impl Iterator<Item = Level> {
+        self.ends.iter().map(|&(_, level)| level)
+    }
+}
+
+/// The levels that flows may have: none while nobody named any, for then all flows are equal.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Levels(u8);
+
+impl Levels {
+    /// Those that are named, and that of everything else.
+    pub(crate) fn of(named: impl Iterator<Item = Level>) -> Self {
+        let mut levels = named.map(Self::bit).peekable();
+        match levels.peek() {
+            None => Self(0),
+            Some(_) => Self(levels.fold(Self::bit(Level::default()), |all, one| all | one)),
+        }
+    }
+
+    const fn bit(level: Level) -> u8 {
+        1 << level as u8
+    }
+
+    /// Whether all flows are equal.
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether any flow can be preferred to one of this level.
-    pub(crate) fn prefers_to(&self, level: Level) -> bool {
-        let named = self.ends.iter().map(|&(_, level)| level);
-        !self.is_empty() && named.chain([Level::default()]).any(|other| other < level)
+    pub(crate) const fn prefers_to(self, level: Level) -> bool {
+        self.0 & (Self::bit(level) - 1) != 0
     }
 }
 
@@ -82,10 +110,12 @@ mod tests {
     #[test]
     fn nothing_is_preferred_to_the_first_nor_where_nobody_is_named() {
         let one = |level| Priorities::new(&[(end([203, 0, 113, 0], 24, None), level)]);
-        let prefers = |level| Level::ALL.map(|other| one(level).prefers_to(other));
+        let levels = |level| Levels::of(one(level).named());
+        let prefers = |level| Level::ALL.map(|other| levels(level).prefers_to(other));
         assert_eq!(prefers(Level::First), [false, true, true]);
         assert_eq!(prefers(Level::Third), [false, false, true]);
-        assert!(Level::ALL.into_iter().all(|level| !Priorities::default().prefers_to(level)));
+        let none = Levels::of(Priorities::default().named());
+        assert!(none.is_empty() && !Level::ALL.into_iter().any(|level| none.prefers_to(level)));
     }
 
     #[test]

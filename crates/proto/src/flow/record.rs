@@ -7,9 +7,10 @@
 
 use super::classify::{Class, classify};
 use super::live::LiveFlow;
-use super::priority::Priorities;
+use super::overrides::Whose;
 use super::report::{FlowReport, FlowState, Stage, Why};
 use super::tuple::Tuple;
+use super::wishes::Wishes;
 use crate::flow::pep::tcp::Connection;
 use crate::id::FlowId;
 use crate::packet::PacketRecord;
@@ -27,6 +28,8 @@ pub struct Flow {
     pub(super) id: FlowId,
     /// What the packets that its local side sends have in common.
     packet: PacketRecord,
+    /// Whose it is, if a rule asks that.
+    whose: Whose,
     pub(super) tuple: Tuple,
     /// It has one of the places for flows that are no connection.
     pub(super) is_other: bool,
@@ -42,7 +45,7 @@ impl Flow {
         let class = classify(tuple.ports(), false);
         let packet = PacketRecord::of_bucket(tuple.bucket());
         let packet = PacketRecord { flow: Some(id), class, ..packet };
-        Self { id, packet, tuple, is_other, live: None, connection: None }
+        Self { id, packet, whose: Whose::default(), tuple, is_other, live: None, connection: None }
     }
 
     /// The record of a packet that its local side sends, of which `kept` bytes are kept.
@@ -60,26 +63,49 @@ impl Flow {
         self.packet.bucket
     }
 
-    /// Works out the class again: something was seen or said that it depends on.
-    pub(super) fn classify(&mut self) {
+    /// Works out the class again: something was seen or said that it depends on. Returns whether it
+    /// is another one.
+    pub(super) fn classify(&mut self) -> bool {
         let live = self.live.as_deref();
         let is_rtp = live.is_some_and(|live| live.likeness.is_rtp());
         let is_early = is_rtp || live.is_some_and(|live| live.is_wanted_early);
         self.packet.marks = self.packet.marks.with_rtp(is_rtp);
-        self.packet.class = classify(self.tuple.ports(), is_early);
+        let class = classify(self.tuple.ports(), is_early);
+        std::mem::replace(&mut self.packet.class, class) != class
     }
 
-    /// Works out the level again, from what is preferred now.
-    pub(super) fn prefer(&mut self, priorities: &Priorities) {
-        self.packet.level = priorities.level_of(self.tuple.remote);
+    /// Works out again what the user says of it.
+    pub(super) fn judge(&mut self, wishes: &Wishes) {
+        let decided = wishes.decide(&self.tuple, self.class(), self.whose);
+        self.packet = wishes.apply(&self.tuple, &decided, self.packet);
+        if let Some(connection) = &mut self.connection {
+            connection.set_level(self.packet.level);
+        }
+    }
+
+    /// Notes that the shell is asked whose it is. Returns its ends if it is not asked yet.
+    pub(super) fn ask_whose(&mut self) -> Option<Tuple> {
+        let is_new = self.whose == Whose::Unasked;
+        is_new.then(|| {
+            self.whose = Whose::Asked;
+            self.tuple
+        })
+    }
+
+    /// It is that of this user, or of no user of the host.
+    pub(super) const fn identified(&mut self, user: Option<u32>) {
+        self.whose = Whose::Known(user);
     }
 
     /// The report about the flow; `None` after it has ended.
-    pub(super) fn report(&self, now: Instant, is_up: bool) -> Option<FlowReport> {
+    pub(super) fn report(&self, now: Instant, is_up: bool, wishes: &Wishes) -> Option<FlowReport> {
+        let decided = wishes.decide(&self.tuple, self.class(), self.whose);
         if let Some(connection) = &self.connection {
-            let told = FlowReport { class: self.class(), ..connection.report(now, is_up) };
+            let PacketRecord { class, level, .. } = self.packet;
             let path = self.own_path(now);
-            return (!connection.is_over()).then_some(FlowReport { path, ..told });
+            let told = connection.report(now, is_up);
+            let told = FlowReport { class, level, path, decided, ..told };
+            return (!connection.is_over()).then_some(told);
         }
         let live = self.live.as_deref().filter(|_| self.tuple.protocol != TCP)?;
         let idle = now.saturating_since(live.observed_at);
@@ -87,6 +113,7 @@ impl Flow {
             tuple: self.tuple,
             class: self.class(),
             level: self.packet.level,
+            decided,
             narrowed_to: None,
             queue: None,
             state: FlowState::Normal,

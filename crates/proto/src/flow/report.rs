@@ -8,6 +8,7 @@
 use std::fmt;
 
 use super::classify::Class;
+use super::overrides::Decided;
 use super::priority::Level;
 use super::rules::By;
 use super::tuple::Tuple;
@@ -24,6 +25,8 @@ pub struct FlowReport {
     pub class: Class,
     /// How much it is preferred to others; only a client knows of more than one level.
     pub level: Level,
+    /// What the user's rules say of it.
+    pub decided: Decided,
     /// The window that the other end is shown so that others have their part, in bytes; `None`
     /// where that is this end's own.
     pub narrowed_to: Option<u32>,

@@ -6,11 +6,12 @@ use super::{Node, PEERS_MAX, PeerConfig};
 use crate::codec::SavingConfig;
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
-use crate::flow::Flows;
 use crate::flow::live::Early;
+use crate::flow::overrides::{Devices, Overrides};
 use crate::flow::priority::Priorities;
 use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
+use crate::flow::{Flows, judge};
 use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::multipath::scheduler::Scheduler;
 use crate::multipath::{Mode, Recovery, Spread};
@@ -116,6 +117,17 @@ pub enum Command {
     SetRecovery(Recovery),
     /// Client: which paths carry together from now on.
     SetSpread(Spread),
+    /// The user's rules for flows from now on. Open flows go on, as these rules say.
+    SetOverrides(Overrides),
+    /// Whose a flow is, of the users of this host ([`Event::WhoseFlow`]).
+    SetUser {
+        /// The peer.
+        peer: PeerKey,
+        /// The flow's two ends.
+        tuple: Tuple,
+        /// The user's number; `None` if it is that of no user.
+        user: Option<u32>,
+    },
     /// How bytes are saved on inner packets from now on.
     SetSaving(SavingConfig),
     /// A socket has failed for good: nothing leaves or arrives by it any more.
@@ -213,10 +225,9 @@ impl Node {
             }
             Command::SetHold(rules) => self.set_hold(now, rules, out),
             Command::SetEarly(early) => self.set_early(now, early, out),
-            Command::SetPriorities(priorities) => {
-                self.priorities = priorities.clone();
-                self.each_flows(now, out, |it, cx| it.set_priorities(cx.memory, priorities.clone()))
-            }
+            Command::SetPriorities(priorities) => self.set_priorities(now, priorities, out),
+            Command::SetOverrides(overrides) => self.set_overrides(now, overrides, out),
+            Command::SetUser { peer, tuple, user } => self.set_user(now, (peer, tuple), user, out),
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         }
     }
@@ -239,6 +250,42 @@ impl Node {
     ) -> Result<(), DropReason> {
         self.early = early.clone();
         self.each_peer(now, out, |peer, cx| peer.set_early(cx.now, &early))
+    }
+
+    fn set_priorities(
+        &mut self,
+        now: Instant,
+        priorities: Priorities,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        self.priorities = priorities.clone();
+        self.each_flows(now, out, |flows, cx| {
+            judge::set_priorities(flows, cx.memory, priorities.clone());
+        })
+    }
+
+    fn set_overrides(
+        &mut self,
+        now: Instant,
+        overrides: Overrides,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        self.overrides = overrides.clone();
+        self.each_flows(now, out, |flows, cx| {
+            judge::set_overrides(flows, cx.memory, overrides.clone());
+        })
+    }
+
+    fn set_user(
+        &mut self,
+        now: Instant,
+        (peer, tuple): (PeerKey, Tuple),
+        user: Option<u32>,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        self.for_peer(now, peer, out, |peer, cx| {
+            peer.change_flows(cx, |flows, _| judge::identified(flows, &tuple, user))
+        })
     }
 
     fn set_hold(&mut self, now: Instant, rules: Rules, out: &mut Outbox) -> Result<(), DropReason> {
@@ -274,7 +321,9 @@ impl Node {
         };
         let slot = Slot(u32::try_from(slot).map_err(|_| DropReason::TableFull)?);
         // What lies behind a gateway is everything; a client's addresses are its own.
-        if matches!(config.side, SideConfig::Gateway { .. }) {
+        let is_gateway = matches!(config.side, SideConfig::Gateway { .. });
+        let devices = if is_gateway { Devices::Local } else { Devices::Remote };
+        if is_gateway {
             self.gateways.push(slot);
             for address in [IpAddr::from([0u8; 4]), IpAddr::from([0u16; 8])] {
                 self.routes.insert(Prefix { address, bits: 0 }, slot);
@@ -288,8 +337,10 @@ impl Node {
         self.responder.known(key);
         let secret = u64::from_be_bytes(crate::crypto::draw(self.rng.as_mut()));
         let mut flows = Flows::new(self.config.hold.clone(), secret);
-        flows.set_priorities(&mut self.memory, self.priorities.clone());
+        judge::set_priorities(&mut flows, &mut self.memory, self.priorities.clone());
         flows.set_early(self.early.clone());
+        judge::set_devices(&mut flows, devices);
+        judge::set_overrides(&mut flows, &mut self.memory, self.overrides.clone());
         let (run, ablation) = (run_of(secret), self.config.ablation);
         let peer = Peer::new(slot, config, ablation, run, flows, secret.rotate_left(16));
         self.peers[slot.0 as usize] = Some(peer);

@@ -38,6 +38,7 @@ use crate::crypto::Rng;
 use crate::error::{DropReason, Drops};
 use crate::flow::Memory;
 use crate::flow::live::Early;
+use crate::flow::overrides::Overrides;
 use crate::flow::priority::Priorities;
 use crate::id::{PeerKey, SocketId};
 use crate::outbox::{Outbox, Route};
@@ -98,6 +99,8 @@ pub struct Node {
     notices: Notices,
     /// What is wanted early.
     early: Early,
+    /// The user's rules for flows.
+    overrides: Overrides,
     /// What is preferred.
     priorities: Priorities,
     /// What is kept of open connections, of all sessions together.
@@ -139,6 +142,7 @@ impl Node {
             announced: Announced::default(),
             notices,
             early: Early::default(),
+            overrides: Overrides::default(),
             priorities: Priorities::default(),
             memory,
             coder,

@@ -9,10 +9,11 @@
 use super::{Peer, ways};
 use crate::bonding::choice::PLAY_OUT;
 use crate::error::DropReason;
+use crate::flow::judge;
 use crate::multipath::scheduler;
 use crate::multipath::snapshot::PathSnapshot;
 use crate::outbox::REST;
-use crate::packet::{PacketRecord, Strength};
+use crate::packet::PacketRecord;
 use crate::recovery::queue::Abandoned;
 use crate::recovery::sent_packets::KEPT_TIME;
 use crate::tunnel::Context;
@@ -53,7 +54,9 @@ fn send_packets_lost(peer: &mut Peer, cx: &mut Context<'_>) {
             return tunnel.recovery.queue.put_back(lost, cx.now + REST);
         }
         let sent = match tunnel.epochs.may_repair(lost.space.epoch) {
-            Some(true) => tunnel.retransmit(cx, path, &lost, Strength::default()),
+            Some(true) => {
+                tunnel.retransmit(cx, path, &lost, judge::strength_again(flows, lost.flow))
+            }
             Some(false) => {
                 tunnel.recovery.queue.put_aside(lost);
                 continue;

@@ -9,7 +9,7 @@ use super::dispatch::Sent;
 use super::{Peer, dispatch, live, repair, share, ways};
 use crate::bonding::Unsent;
 use crate::error::DropReason;
-use crate::flow::Output;
+use crate::flow::{Output, judge};
 use crate::outbox::REST;
 use crate::pack;
 use crate::packet::{PacketRecord, Saving};
@@ -314,14 +314,19 @@ impl Peer {
         self.tell_owed(cx);
     }
 
-    /// Has the shell write down what will be owed, and strike out what is not owed any more; counts
-    /// what was given up.
+    /// Has the shell write down what will be owed, strike out what is not owed any more, and find
+    /// out whose flows are; counts what was given up.
     fn tell_owed(&mut self, cx: &mut Context<'_>) {
         while let Some(reason) = self.flows.poll_drop() {
             cx.drops.count(reason);
         }
         while let Some(tuple) = self.flows.poll_record() {
             cx.tell(Event::Owing { peer: self.tunnel.identity.key, tuple });
+        }
+        while !cx.is_crowded()
+            && let Some(tuple) = judge::poll_unidentified(&mut self.flows)
+        {
+            cx.tell(Event::WhoseFlow { peer: self.tunnel.identity.key, tuple });
         }
         while let Some(tuple) = self.flows.poll_settled() {
             cx.tell(Event::Settled { peer: self.tunnel.identity.key, tuple });

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use rove_proto::codec::SavingConfig;
-use rove_proto::crypto::{Features, Floor, SeededRng, StaticSecret, Token};
+use rove_proto::crypto::{Features, Floor, Profile, SeededRng, StaticSecret, Token};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
 use rove_proto::multipath::scheduler::Scheduler;
@@ -23,6 +23,7 @@ use rove_proto::outbox::{Outbox, Run, Sending};
 use rove_proto::policy::Sealing;
 use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
+use rove_proto::wire::Kind;
 use rove_proto::wire::checksum::Sum;
 use rove_proto::wire::control::{Lease, Prefix};
 use rove_proto::wire::inner::Pieces;
@@ -58,6 +59,8 @@ pub(crate) struct Pair {
     wire: VecDeque<Datagram>,
     pub(crate) client_inner: Vec<(Instant, Vec<u8>)>,
     pub(crate) gateway_inner: Vec<(Instant, Vec<u8>)>,
+    /// Length and profile of each datagram that the client sealed.
+    pub(crate) client_sealed: Vec<(usize, Profile)>,
     pub(crate) client_events: Vec<Event>,
     pub(crate) gateway_events: Vec<Event>,
     /// Whether a datagram gets through.
@@ -277,6 +280,7 @@ impl Pair {
             wire: VecDeque::new(),
             client_inner: Vec::new(),
             gateway_inner: Vec::new(),
+            client_sealed: Vec::new(),
             client_events: Vec::new(),
             gateway_events: Vec::new(),
             filter: Box::new(|_| true),
@@ -524,6 +528,10 @@ impl Pair {
             self.client_events.push(event);
         }
         out.seal();
+        let datagrams = out.runs().flat_map(|(run, bytes)| bytes.chunks(run.segment));
+        let lengths = datagrams.filter(|it| it[0] == Kind::Data as u8).map(<[u8]>::len);
+        let profiles = out.sealed().map(|(_, _, profile)| profile);
+        self.client_sealed.extend(lengths.zip(profiles));
         for (run, bytes) in out.runs() {
             let from = self.sockets.iter().find(|s| s.0 == run.route.socket).unwrap().1;
             for datagram in bytes.chunks(run.segment).take(self.kept(from, run)) {

@@ -10,6 +10,7 @@ use crate::pair::{Datagram, Pair, links, udp};
 use rove_proto::codec::SavingConfig;
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::live::Early;
+use rove_proto::flow::overrides::{Asks, Copies, Override, Overrides, Selector};
 use rove_proto::flow::report::Why;
 use rove_proto::multipath::Mode;
 use rove_proto::node::Command;
@@ -354,4 +355,42 @@ fn a_client_that_saves_data_neither_sends_nor_gets_copies() {
     pair.tell_client(saving(false));
     pair.run(ms(200));
     assert_eq!(ask(&mut pair), 4);
+}
+
+/// For every call, a rule of the client's.
+fn rule(copies: Copies) -> Command {
+    let of = Selector { class: Some(Class::RealTime), ..Selector::default() };
+    let asks = Asks { copies: Some(copies), ..Asks::default() };
+    Command::SetOverrides(Overrides::new(&[Override { of, asks }]))
+}
+
+#[test]
+fn a_rule_has_every_packet_of_a_call_copied_also_while_data_is_saved() {
+    let mut pair = bonded();
+    pair.tell_client(Command::SetSaving(SavingConfig { frugal: true, ..SavingConfig::default() }));
+    speak(&mut pair, 0..50);
+    let before = copied(&pair);
+    pair.tell_client(rule(Copies::Always));
+    speak(&mut pair, 50..150);
+    let after = copied(&pair);
+    assert!(after[0] - before[0] >= 100 * 200, "{before:?} {after:?}");
+    assert_eq!(after[1], before[1], "the gateway has no such rule");
+}
+
+#[test]
+fn a_rule_has_no_packet_of_a_call_copied() {
+    let mut pair = bonded();
+    let mut count = 0u32;
+    pair.filter = Box::new(move |_| {
+        count += 1;
+        !count.wrapping_mul(0x9e37_79b9).rotate_left(8).is_multiple_of(8)
+    });
+    speak(&mut pair, 0..300);
+    let without = copied(&pair);
+    assert!(without[0] > 0, "both paths lose packets: {without:?}");
+    pair.tell_client(rule(Copies::Never));
+    pair.run(ms(500));
+    let before = copied(&pair);
+    speak(&mut pair, 300..600);
+    assert_eq!(copied(&pair)[0], before[0]);
 }

@@ -24,6 +24,7 @@ mod live;
 mod newcomers;
 mod noticed;
 mod offload;
+mod overrides;
 mod path_mtu;
 mod policing;
 mod profiles;

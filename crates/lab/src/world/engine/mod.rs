@@ -477,9 +477,7 @@ impl World {
             (Event::Announced { addresses, .. }, Some(client)) => {
                 self.schedule(0, Task::Announced { client, addresses });
             }
-            (Event::Refused { status, .. }, Some(client)) => {
-                self.clients[client].refused = Some(status);
-            }
+            (Event::Refused { status, .. }, Some(it)) => self.clients[it].refused = Some(status),
             (Event::OpenSocket { socket, link, local, stream: Some(to) }, Some(client)) => {
                 self.open_stream(client, socket, (link, local), to)?;
             }
@@ -499,6 +497,7 @@ impl World {
                 | Event::OpenSocket { .. }
                 | Event::CloseSocket { .. }
                 | Event::PeerRefused { .. }
+                | Event::WhoseFlow { .. }
                 | Event::Leased { .. }
                 | Event::Networks { .. }
                 | Event::Routes { .. }

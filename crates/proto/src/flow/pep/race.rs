@@ -12,7 +12,7 @@
 
 use super::tcp::Connection;
 use super::tcp::room::{EVERY, MUCH, PATIENCE, Standing, per_second};
-use crate::flow::priority::{Level, Priorities};
+use crate::flow::priority::{Level, Levels};
 use crate::flow::table::Table;
 use crate::id::FlowId;
 use crate::time::{Duration, Instant};
@@ -30,7 +30,7 @@ const LATELY: Duration = Duration::from_secs(5);
 /// What comes for all connections of a session.
 #[derive(Default, Debug)]
 pub(in crate::flow) struct Race {
-    priorities: Priorities,
+    levels: Levels,
     runners: Vec<FlowId>,
     /// What is no TCP, by level: bytes since the last look, and bytes per second.
     others: [(u64, u64); Level::ALL.len()],
@@ -44,27 +44,23 @@ pub(in crate::flow) struct Race {
 
 impl Race {
     /// Nothing was counted yet.
-    pub(crate) fn of(priorities: Priorities) -> Self {
-        Self { priorities, ..Self::default() }
+    pub(crate) fn of(levels: Levels) -> Self {
+        Self { levels, ..Self::default() }
     }
 
-    /// What is preferred.
-    pub(crate) const fn priorities(&self) -> &Priorities {
-        &self.priorities
+    /// The levels that flows may have.
+    pub(crate) const fn levels(&self) -> Levels {
+        self.levels
     }
 
     /// Whether nobody is preferred to anybody.
-    pub(crate) fn is_off(&self) -> bool {
-        self.priorities.is_empty()
+    pub(crate) const fn is_off(&self) -> bool {
+        self.levels.is_empty()
     }
 
-    /// Something came that is no TCP.
-    pub(crate) fn note_other(&mut self, packet: &InnerPacket<'_>) {
-        if !self.is_off() {
-            let port = packet.headers.ports.map_or(0, |(from, _)| from);
-            let level = self.priorities.level_of((packet.headers.source, port));
-            self.others[level as usize].0 += packet.len() as u64;
-        }
+    /// Something of this level came that is no TCP.
+    pub(crate) fn note_other(&mut self, level: Level, packet: &InnerPacket<'_>) {
+        self.others[level as usize].0 += packet.len() as u64;
     }
 
     /// Looks at a packet of the connection `id` that leaves for the remote side; returns the window
@@ -84,7 +80,7 @@ impl Race {
         }
         // Bytes beyond what has come that it may be told of; none if it tells its own.
         let is_known = room.is_counted() || self.runners.len() < RUNNERS_MAX;
-        let is_lower = is_known && self.priorities.prefers_to(room.level());
+        let is_lower = is_known && self.levels.prefers_to(room.level());
         let reach = room.window().or_else(|| is_lower.then(|| room.reach(tracker)));
         Some((segment, room.tell_room(tracker, &segment, reach)?))
     }

@@ -96,7 +96,7 @@ impl Link {
     fn new(priorities: Priorities) -> Self {
         let mut flows = Flows::new(Hold::Full, 1);
         let mut memory = Memory::new(1 << 20);
-        flows.set_priorities(&mut memory, priorities);
+        judge::set_priorities(&mut flows, &mut memory, priorities);
         let now = Instant::ZERO + Duration::from_secs(10);
         flows.resume(now, &mut memory, TRIP);
         let (downloads, queue, acks) = (Vec::new(), VecDeque::new(), VecDeque::new());
@@ -305,11 +305,11 @@ fn what_counts_its_windows_in_large_units_or_was_not_seen_from_its_beginning_is_
     let mut link = Link::new(Priorities::default());
     let both = [FIRST, THIRD].map(|server| link.begin(server, FULL));
     link.pass(2);
-    link.flows.set_priorities(&mut link.memory, priorities());
+    judge::set_priorities(&mut link.flows, &mut link.memory, priorities());
     link.pass(30);
     let parts = link.pass(5);
     assert!(parts[both[0]] > 0.85, "it was seen, and what it was told is used up: {parts:?}");
-    link.flows.set_priorities(&mut link.memory, Priorities::default());
+    judge::set_priorities(&mut link.flows, &mut link.memory, Priorities::default());
     link.pass(2);
     let parts = link.pass(5);
     assert!(parts.iter().all(|part| (0.45..0.55).contains(part)), "{parts:?}");
@@ -390,9 +390,9 @@ fn what_is_known_of_connections_where_some_are_preferred_counts_as_memory() {
     assert!((80..400).contains(&of_each), "{of_each} bytes of each connection");
     // Where nobody is preferred any more, nothing of it is kept.
     let with = link.memory.used();
-    link.flows.set_priorities(&mut link.memory, Priorities::default());
+    judge::set_priorities(&mut link.flows, &mut link.memory, Priorities::default());
     assert_eq!(with - link.memory.used(), of_each * all.len());
-    link.flows.set_priorities(&mut link.memory, priorities());
+    judge::set_priorities(&mut link.flows, &mut link.memory, priorities());
     assert_eq!(link.memory.used(), with);
     // Who is forgotten costs nothing.
     let (mut packets, mut ends) = (Vec::new(), Vec::new());

@@ -25,7 +25,7 @@ pub(in crate::flow) use promise::Task;
 use super::cache::Payload;
 use super::memory::Memory;
 use crate::flow::classify::{Class, classify};
-use crate::flow::priority::Priorities;
+use crate::flow::priority::{Level, Levels};
 use crate::flow::report::Stage;
 use crate::flow::rules::{By, Choice, Hold, Rules};
 use crate::flow::tuple::{Direction, Tuple};
@@ -122,8 +122,15 @@ impl Connection {
     }
 
     /// What is preferred is another now.
-    pub(crate) fn judge_anew(&mut self, memory: &mut Memory, priorities: &Priorities) {
-        Room::judge_anew(&mut self.room, memory, priorities, self.tracker.tuple.remote);
+    pub(crate) fn judge_anew(&mut self, memory: &mut Memory, levels: Levels, level: Level) {
+        Room::judge_anew(&mut self.room, memory, levels, level);
+    }
+
+    /// It is of this level from now on.
+    pub(crate) fn set_level(&mut self, level: Level) {
+        if let Some(room) = &mut self.room {
+            room.set_level(level);
+        }
     }
 
     /// Whether somebody was promised something that has not happened yet.

@@ -3,6 +3,7 @@
 
 use super::room::Room;
 use super::{Connection, Phase};
+use crate::flow::overrides::Decided;
 use crate::flow::pep::memory::NoRoom;
 use crate::flow::priority::Level;
 use crate::flow::report::{Because, FlowReport, FlowState, Stage, Why};
@@ -21,6 +22,7 @@ impl Connection {
             tuple: self.tracker.tuple,
             class: self.class,
             level: self.room().map_or_else(Level::default, Room::level),
+            decided: Decided::default(),
             narrowed_to: self.room().and_then(Room::window),
             queue: None,
             state: match &self.phase {

@@ -20,11 +20,9 @@
 //! local side's own that is smaller stands. Who takes part, and what all have together, `race`
 //! counts.
 
-use std::net::IpAddr;
-
 use super::tracker::Tracker;
 use crate::flow::pep::memory::Memory;
-use crate::flow::priority::{Level, Priorities};
+use crate::flow::priority::{Level, Levels};
 use crate::flow::report::Stage;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -112,11 +110,11 @@ pub(in crate::flow) struct Standing {
 }
 
 impl Room {
-    /// Of a connection with this remote end of which nothing was seen yet. `before` is what was
-    /// known while other things were preferred.
-    fn of(priorities: &Priorities, remote: (IpAddr, u16), before: Option<&Self>) -> Self {
+    /// Of a connection of this level of which nothing was seen yet. `before` is what was known
+    /// while other things were preferred.
+    fn of(level: Level, before: Option<&Self>) -> Self {
         let told = before.map_or(Told::Unseen, |room| room.told);
-        Self { level: priorities.level_of(remote), told, ..Self::default() }
+        Self { level, told, ..Self::default() }
     }
 
     /// What is preferred is another now. `room` is there where anybody is preferred and there is
@@ -124,13 +122,18 @@ impl Room {
     pub(super) fn judge_anew(
         room: &mut Option<Box<Self>>,
         memory: &mut Memory,
-        priorities: &Priorities,
-        remote: (IpAddr, u16),
+        levels: Levels,
+        level: Level,
     ) {
-        let next = Self::of(priorities, remote, room.as_deref());
+        let next = Self::of(level, room.as_deref());
         Self::forget(room, memory);
         let mut fits = || memory.take(0, size_of::<Self>()).is_ok();
-        *room = (!priorities.is_empty() && fits()).then(|| Box::new(next));
+        *room = (!levels.is_empty() && fits()).then(|| Box::new(next));
+    }
+
+    /// Its connection is preferred by this much from now on.
+    pub(super) const fn set_level(&mut self, level: Level) {
+        self.level = level;
     }
 
     /// Nothing is known any more.
