@@ -12,8 +12,8 @@ use std::path::Path;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rove_host::config::{
-    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, RawSaving,
-    RawSecurity, Saving, Security, Source,
+    ConfigError, FlowRules, InterfaceName, LogConfig, Persistence, RawDevice, RawLog,
+    RawPersistence, RawRule, RawSaving, RawSecurity, Saving, Security, Source,
 };
 use rove_host::files::read_text;
 use rove_host::values::{
@@ -83,6 +83,8 @@ pub struct Config {
     pub(crate) saving: Saving,
     /// How strong the cipher is.
     pub(crate) security: Security,
+    /// What the user wants for some flows, and for the devices behind this client.
+    pub(crate) rules: FlowRules,
     /// What is logged.
     pub log: LogConfig,
 }
@@ -104,6 +106,10 @@ struct RawFile {
     saving: RawSaving,
     #[serde(default)]
     security: RawSecurity,
+    #[serde(default)]
+    rule: Vec<Spanned<RawRule>>,
+    #[serde(default)]
+    device: Vec<Spanned<RawDevice>>,
     #[serde(default)]
     log: RawLog,
 }
@@ -137,14 +143,17 @@ impl Config {
     }
 
     fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { client: raw, paths, qos, link, persistence, saving, security, log } =
-            source.parse()?;
+        let file: RawFile = source.parse()?;
+        let rules = FlowRules::validate(&file.rule, &file.device, source)?;
+        let RawFile { client: raw, paths, qos, link, persistence, saving, security, log, .. } =
+            file;
         let (log, persistence) = (log.validate(source)?, persistence.validate(source)?);
         let (saving, security) = (saving.validate(source)?, security.validate(source)?);
         let (paths, qos) = (paths.validate(source)?, qos.validate(source)?);
         let links = LinkRules::validate(&link, source)?;
         let usual = Self::default();
-        let mut config = Self { log, paths, qos, links, persistence, saving, security, ..usual };
+        let mut config =
+            Self { log, paths, qos, links, persistence, saving, security, rules, ..usual };
         if let Some(interface) = &raw.interface {
             config.interface = source.value("client.interface", interface)?;
         }
@@ -223,7 +232,9 @@ impl Config {
                  peers` lists it below SUBNETS"
             )
         });
-        self.paths.all_idle().chain(early).chain(domains).chain(advertise).collect()
+        let strength = self.security.strength.max(self.security.floor);
+        let rules = self.rules.idle(strength);
+        self.paths.all_idle().chain(early).chain(domains).chain(advertise).chain(rules).collect()
     }
 }
 
@@ -301,6 +312,7 @@ impl Default for Config {
             persistence: Persistence::default(),
             saving: Saving::default(),
             security: Security::default(),
+            rules: FlowRules::default(),
             log: LogConfig::default(),
         }
     }

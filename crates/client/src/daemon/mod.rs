@@ -254,6 +254,7 @@ impl Client<'_> {
         let peer = PeerConfig { key, psk: None, access, side };
         self.data.command(Command::SetEarly(self.config.qos.early()));
         self.data.command(Command::SetPriorities(self.config.qos.priorities()));
+        self.data.command(Command::SetOverrides(self.config.rules.core()));
         self.data.command(Command::AddPeer(Box::new(peer)));
         for break_off in self.owed.inherited(|peer| peer == key) {
             self.data.command(break_off);

@@ -291,9 +291,12 @@ impl Client<'_> {
             self.data.command(Command::SetEarly(self.config.qos.early()));
             self.data.command(Command::SetPriorities(self.config.qos.priorities()));
         }
+        if self.config.rules != old.rules {
+            self.data.command(Command::SetOverrides(self.config.rules.core()));
+        }
         if self.config.paths != old.paths {
             self.set_paths(self.config.paths);
-        } else if self.config.qos != old.qos {
+        } else if self.config.qos != old.qos || self.config.rules != old.rules {
             warn_of_idle(&self.config);
         }
         if self.config.links != old.links {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rove_host::config::{
-    ConfigError, InterfaceName, LogConfig, Persistence, RawLog, RawPersistence, RawSaving,
-    RawSecurity, Saving, Security, Source,
+    ConfigError, FlowRules, InterfaceName, LogConfig, Persistence, RawDevice, RawLog,
+    RawPersistence, RawRule, RawSaving, RawSecurity, Saving, Security, Source,
 };
 use rove_host::values::{ENDPOINTS_MAX, Endpoint, Misspelt, Networks};
 use serde::Deserialize;
@@ -59,6 +59,8 @@ pub struct Config {
     pub(crate) saving: Saving,
     /// How strong the cipher is.
     pub(crate) security: Security,
+    /// What the operator wants for some flows, as far as this end sends them.
+    pub(crate) rules: FlowRules,
     /// What is logged.
     pub(crate) log: LogConfig,
 }
@@ -95,6 +97,10 @@ struct RawFile {
     #[serde(default)]
     security: RawSecurity,
     #[serde(default)]
+    rule: Vec<Spanned<RawRule>>,
+    #[serde(default)]
+    device: Vec<Spanned<RawDevice>>,
+    #[serde(default)]
     log: RawLog,
 }
 
@@ -127,7 +133,8 @@ impl Config {
     }
 
     fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { gateway: raw, persistence, saving, security, log } = source.parse()?;
+        let RawFile { gateway: raw, persistence, saving, security, rule, device, log } =
+            source.parse()?;
         let endpoints: Vec<Endpoint> =
             source.list("gateway.endpoints", &raw.endpoints, ENDPOINTS_MAX)?;
         if endpoints.is_empty() {
@@ -174,6 +181,7 @@ impl Config {
             persistence: persistence.validate(source)?,
             saving: saving.validate_gateway(source)?,
             security: security.validate(source)?,
+            rules: FlowRules::validate_gateway(&rule, &device, source)?,
             dns: dns.unwrap_or_default(),
             interface,
             nat,
@@ -222,6 +230,7 @@ impl Config {
             persistence: Persistence::default(),
             saving: Saving::default(),
             security: Security::default(),
+            rules: FlowRules::default(),
             log,
         })
     }
@@ -268,7 +277,7 @@ impl Config {
         let dns = list(&mut dns.iter().map(IpAddr::to_string));
         format!(
             r#"# A Rove gateway. It reads and checks this file when it starts. `rove reload` applies
-# nat, hold, assist and rules. A key behind # shows its default.
+# nat, hold, assist, aggregate and all rules. A key behind # shows its default.
 
 [gateway]
 # Where clients reach this gateway, best first: HOST:PORT. If you change these or the networks, put
@@ -331,6 +340,7 @@ store = "{store}"
 # dictionaries = []      # lines of `rove gateway dictionary`, which clients have as well
 
 {SECURITY}
+{RULES}
 [log]
 # level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug
 # format = "text"         # text or json
@@ -338,6 +348,17 @@ store = "{store}"
         )
     }
 }
+
+/// The words about rules of a new gateway's file.
+const RULES: &str = "\
+# Tables [[rule]] say what flows have that this gateway sends. Each property comes from the first
+# rule that matches a flow and has the property. Conditions: to (CIDR or CIDR:PORT behind this
+# gateway), port, protocol (tcp, udp, icmp, icmpv6, gre, esp), class (interactive, names, bulk,
+# real-time), device (CIDR behind a client, or the name of a [[device]]). Properties: strength
+# (128, 256; never below [security]), priority (1 to 3), goal (throughput, latency, data, power),
+# copies (never, always).
+# Tables [[device]] have a name, an address (CIDR) and the same properties.
+";
 
 /// The table `[security]` of a new gateway's file.
 const SECURITY: &str = "\

@@ -18,9 +18,10 @@ use super::plan;
 use crate::ledger::{Enrolment, Peer, Refusal};
 
 impl Daemon {
-    /// Tells the core what the ledger knows.
+    /// Tells the core what the ledger and the configuration say of peers and flows.
     pub(super) fn introduce_everybody(&mut self) {
         self.data.command(Command::SetLocals(self.locals()));
+        self.data.command(Command::SetOverrides(self.gateway.config.rules.core()));
         for peer in self.gateway.ledger.registry().peers() {
             if peer.is_enrolled() {
                 self.admit(peer);

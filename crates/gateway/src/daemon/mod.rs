@@ -526,12 +526,13 @@ impl Daemon {
         let persistence = Persistence { hold, assist, rules: rules.clone(), ..persistence };
         let aggregate = new.saving.aggregate;
         let saving = Saving { aggregate, ..before.saving.clone() };
-        let taken = Config { nat: new.nat, persistence, saving, ..before.clone() };
+        let (nat, of_flows) = (new.nat, new.rules.clone());
+        let taken = Config { nat, rules: of_flows, persistence, saving, ..before.clone() };
         let restart = new != taken;
         if restart {
             tracing::warn!(
-                "only nat, what is held, and saving.aggregate change while the gateway runs: \
-                 restart it for the rest"
+                "only nat, what is held, saving.aggregate, rules and devices change while the \
+                 gateway runs: restart it for the rest"
             );
         }
         self.gateway.config = taken;
@@ -542,6 +543,9 @@ impl Daemon {
         }
         if self.gateway.config.persistence != before.persistence {
             self.data.command(Command::SetHold(self.gateway.config.persistence.rules()));
+        }
+        if self.gateway.config.rules != before.rules {
+            self.data.command(Command::SetOverrides(self.gateway.config.rules.core()));
         }
         if self.gateway.config.saving != before.saving {
             self.data.command(Command::SetSaving(self.gateway.config.saving.core(false)));

@@ -7,6 +7,7 @@
 mod interface;
 mod log;
 mod persistence;
+mod rules;
 mod saving;
 mod security;
 mod source;
@@ -14,6 +15,7 @@ mod source;
 pub use interface::InterfaceName;
 pub use log::{LogConfig, LogFormat, LogLevel, RawLog};
 pub use persistence::{Persistence, RawPersistence};
+pub use rules::{Device, FlowRules, RawDevice, RawRule};
 pub use saving::{DataUse, RawSaving, Saving};
 pub use security::{RawSecurity, Security};
 pub use source::{ConfigError, Source};

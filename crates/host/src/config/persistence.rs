@@ -131,7 +131,7 @@ impl RawRule {
 }
 
 /// One of a few words.
-fn one_of<T: Copy>(
+pub(super) fn one_of<T: Copy>(
     source: &Source,
     key: &str,
     raw: &Spanned<String>,

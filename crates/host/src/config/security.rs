@@ -68,7 +68,7 @@ impl RawSecurity {
 }
 
 /// A strength by the length of its keys.
-fn strength(
+pub(super) fn strength(
     source: &Source,
     key: &str,
     raw: Option<&Spanned<u16>>,
