@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DataUse, LinkKind, LinkMode, LinkUse, PathManager, Problem, RecoveryFor, Saved, SessionState,
-    TransportChoice,
+    DataUse, Device, LinkKind, LinkMode, LinkUse, PathManager, Problem, RecoveryFor, Saved,
+    SessionState, TransportChoice,
 };
 
 /// The status of a client. The default is that of a client that does not run.
@@ -73,6 +73,9 @@ pub struct ClientStatus {
     /// Whether it does so now.
     #[serde(default)]
     pub saves_data: bool,
+    /// The devices that the configuration names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<Device>,
     /// Bytes that the client saved on what it sent.
     #[serde(default)]
     pub saved: Saved,

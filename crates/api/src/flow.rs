@@ -45,6 +45,39 @@ pub struct Explanation {
     pub blocked: Option<bool>,
 }
 
+/// What a rule says of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleSays {
+    /// The property: `strength`, `priority`, `goal` or `copies`.
+    pub property: String,
+    /// Its value, as in the configuration.
+    pub value: String,
+    /// The rule: `rule` and its number, or `device` and its name.
+    pub rule: String,
+}
+
+/// A device behind a client, as the configuration names it. What is not there, rules and the client
+/// decide.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its address or subnet.
+    pub address: String,
+    /// The least key length of the cipher for its flows, in bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength: Option<u16>,
+    /// Its priority level, 1 for the highest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// What its flows are to have above all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    /// Whether copies of its realtime packets leave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<String>,
+}
+
 /// One open connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
@@ -62,6 +95,12 @@ pub struct Flow {
     pub class: String,
     /// Its priority level, 1 for the highest.
     pub level: u8,
+    /// The device behind the client that it belongs to, by its name in the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// What rules of the configuration say of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleSays>,
     /// The receive window that its sender is shown so that others get their share, in bytes.
     pub narrowed_to_bytes: Option<u32>,
     /// Data that waits at the tunnel's entry, in bytes.

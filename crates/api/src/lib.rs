@@ -28,7 +28,7 @@ mod words;
 
 pub use check::Check;
 pub use client::{Beside, ClientStatus, Link, Portal, RunningClient};
-pub use flow::{Explanation, Flow, Flows};
+pub use flow::{Device, Explanation, Flow, Flows, RuleSays};
 pub use gateway::{
     Allowed, AuditEntry, ClockReset, Connections, GatewayHost, GatewayStatus, Invite, Invited,
     Leaves, Moved, Peer, PeerPaths, PeerSession, Peers, Reloaded, Revoked, RunningGateway,

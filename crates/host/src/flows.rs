@@ -9,15 +9,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rove_api::{self as api, Flow, Flows, LinkMode, Node};
+use rove_api::{self as api, Flow, Flows, LinkMode, Node, RuleSays};
 use rove_proto::flow::Hold;
+use rove_proto::flow::overrides::Decided;
+use rove_proto::flow::priority::Level;
 use rove_proto::flow::report::{Because, FlowReport, FlowState, Stage, Why};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
 use rove_proto::node::PeerStatus;
+use rove_proto::packet::Strength;
+use rove_proto::policy;
 use rove_proto::wire::inner::{TCP, UDP};
 
-use crate::config::Persistence;
+use crate::config::{Device, FlowRules, Persistence};
 use crate::data::Handle;
 use crate::way::Way;
 
@@ -50,11 +54,11 @@ struct Found {
 }
 
 /// `rove flows`, of those that all words of `meant` fit. `whose` names a peer, and its session's
-/// path where it has one.
+/// path where it has one. `rules` are those that the core was told last.
 pub fn tell(
     node: Node,
     data: &Handle,
-    persistence: &Persistence,
+    (persistence, rules): (&Persistence, &FlowRules),
     meant: &[String],
     whose: impl Fn(PeerKey, Option<&PeerStatus>) -> Whose,
 ) -> Result<Flows> {
@@ -71,7 +75,7 @@ pub fn tell(
         let (whose, session) = (named.get(peer), sessions.get(peer).copied());
         let mode = whose.and_then(|whose| whose.mode);
         let way = session.map(|session| Way::of(report, session, mode, &snapshot.streams));
-        flow(report, whose, session, way.as_ref())
+        with_rules(flow(report, whose, session, way.as_ref()), report, node, rules)
     });
     Ok(Flows {
         node: Some(node),
@@ -184,7 +188,9 @@ fn flow(
     let ways = way.map(|way| way.paths.as_slice()).unwrap_or_default();
     let path = ways.first().map(|path| path.id);
     let link = |path: u32| whose.and_then(|whose| whose.links.get(&path)).cloned();
-    let suite = session.and_then(|session| session.profile).map(|profile| profile.suite());
+    let asked = report.decided.asked();
+    let profile = session.and_then(|session| session.profile);
+    let suite = profile.map(|profile| policy::raised(profile.suite(), asked));
     Flow {
         tuple: self::tuple(tuple),
         protocol: protocol.to_owned(),
@@ -193,6 +199,8 @@ fn flow(
         peer: whose.map(|whose| whose.peer.clone()),
         class: class.label().to_owned(),
         level: report.level.number(),
+        device: None,
+        rules: Vec::new(),
         narrowed_to_bytes: report.narrowed_to,
         queued_bytes: report.queue.map(|queue| queue.bytes as u64),
         queue_target_ms: report.queue.map(|queue| ms(queue.bound.target)),
@@ -214,6 +222,52 @@ fn flow(
         },
         idle_ms: ms(report.idle),
         why: why(report.why),
+    }
+}
+
+/// The same with the name of its device, and with what the rules say of it.
+fn with_rules(flow: Flow, report: &FlowReport, node: Node, rules: &FlowRules) -> Flow {
+    let Tuple { local, remote, .. } = report.tuple;
+    let device = match node {
+        Node::Client => local.0,
+        Node::Gateway => remote.0,
+    };
+    let device = rules.device_of(device).map(|device| device.name.clone());
+    let Decided { strength, level, copies, goal, .. } = report.decided;
+    let says = |property: &str, value: String, number: u8| {
+        // The rules may have changed a moment ago.
+        let rule = rules.label(number)?.to_owned();
+        Some(RuleSays { property: property.to_owned(), value, rule })
+    };
+    let says = [
+        strength.and_then(|by| says("strength", bits(by.value).to_string(), by.rule)),
+        level.and_then(|by| says("priority", by.value.number().to_string(), by.rule)),
+        goal.and_then(|by| says("goal", by.value.label().to_owned(), by.rule)),
+        copies.and_then(|by| says("copies", by.value.label().to_owned(), by.rule)),
+    ];
+    Flow { device, rules: says.into_iter().flatten().collect(), ..flow }
+}
+
+/// The key length that a strength stands for, in bits.
+const fn bits(strength: Strength) -> u16 {
+    match strength {
+        Strength::Bits128 => 128,
+        Strength::Bits256 => 256,
+    }
+}
+
+/// A device of the configuration, for the status.
+pub fn device(device: &Device) -> api::Device {
+    let Device { name, network, asks } = device;
+    let is_host = network.prefix_len() == network.max_prefix_len();
+    let address = if is_host { network.addr().to_string() } else { network.to_string() };
+    api::Device {
+        name: name.clone(),
+        address,
+        strength: asks.strength.map(bits),
+        priority: asks.level.map(Level::number),
+        goal: asks.goal.map(|goal| goal.label().to_owned()),
+        copies: asks.copies.map(|copies| copies.label().to_owned()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use rove_proto::crypto::{Profile, Suite};
 use rove_proto::flow::classify::Class;
+use rove_proto::flow::overrides::{By, Goal};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::multipath::scheduler::Scheduler;
 use rove_proto::node::{PathStatus, PeerState};
@@ -150,4 +151,34 @@ fn a_flow_names_the_links_by_which_it_leaves() {
     let told = self::told(&call, &whose, &session);
     assert_eq!((&told["path"], &told["link"]), (&json!(5), &json!("wwan0")));
     assert_eq!((&told["links"], &told["protocol"]), (&json!(["wwan0"]), &json!("udp")));
+}
+
+#[test]
+fn a_flow_names_its_device_and_the_rules_that_decided() {
+    let text = "[[rule]]\nport = 22\nstrength = 256\n\
+                [[device]]\nname = \"laptop\"\naddress = \"10.77.0.2\"\ngoal = \"latency\"\n";
+    let rules = FlowRules::of_text(text).unwrap();
+    let decided = Decided {
+        strength: Some(By { value: Strength::Bits256, rule: 1 }),
+        goal: Some(By { value: Goal::Latency, rule: 2 }),
+        ..Decided::default()
+    };
+    let report = FlowReport { decided, ..report(40_022) };
+    let profile = Some(Profile::whole(Suite::Aes128Gcm));
+    let session = PeerStatus { profile, ..session() };
+    let of = |node| with_rules(flow(&report, None, Some(&session), None), &report, node, &rules);
+    let told = serde_json::to_value(of(Node::Client)).unwrap();
+    assert_eq!(told["profile"], "aes-256-gcm", "stronger than the session's");
+    assert_eq!(told["device"], "laptop");
+    assert_eq!(
+        told["rules"],
+        json!([
+            { "property": "strength", "value": "256", "rule": "rule 1" },
+            { "property": "goal", "value": "latency", "rule": "device laptop" },
+        ])
+    );
+    assert_eq!(of(Node::Gateway).device, None, "there the other end is the device");
+    let [status] = &rules.devices().iter().map(device).collect::<Vec<_>>()[..] else { panic!() };
+    let expected = json!({ "name": "laptop", "address": "10.77.0.2", "goal": "latency" });
+    assert_eq!(serde_json::to_value(status).unwrap(), expected);
 }

@@ -113,7 +113,7 @@ impl Client<'_> {
         let told = flows::tell(
             Node::Client,
             &self.data,
-            &self.config.persistence,
+            (&self.config.persistence, &self.config.rules),
             meant,
             |key, session| {
                 let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
@@ -348,6 +348,7 @@ fn warn_of_idle(config: &Config) {
 /// told last, or when it began.
 fn tell_settings(config: &Config, saving: Option<&SavingConfig>, told: &mut ClientStatus) {
     let at_first = config.saving.core(false).frugal;
+    told.devices = config.rules.devices().iter().map(flows::device).collect();
     told.data = Some(config.saving.data);
     told.saves_data = saving.map_or(at_first, |saving| saving.frugal);
     let Config { route, exclude, allow_lan, .. } = config;

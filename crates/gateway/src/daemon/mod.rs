@@ -353,7 +353,8 @@ impl Daemon {
     /// Every flow names its peer.
     fn flows(&self, meant: &[String]) -> Result<Flows> {
         let (registry, config) = (self.gateway.ledger.registry(), &self.gateway.config);
-        flows::tell(Node::Gateway, &self.data, &config.persistence, meant, |key, _| {
+        let settings = (&config.persistence, &config.rules);
+        flows::tell(Node::Gateway, &self.data, settings, meant, |key, _| {
             // Who was revoked a moment ago has no name any more.
             let name = registry.peer(key).map(|peer| peer.name.to_string());
             let peer = name.unwrap_or_else(|| encoding::to_text(&key.0));

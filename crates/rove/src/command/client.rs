@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
-use rove_api::{Changed, ClientStatus, DataUse, Link, LinkUse, Portal};
+use rove_api::{Changed, ClientStatus, DataUse, Device, Link, LinkUse, Portal};
 use rove_client::{Carries, Config, KillSwitch, Left, Wishes, left_behind};
 use rove_host::config::LogFormat;
 use rove_host::control::{self, AskError, Request};
@@ -365,11 +365,28 @@ fn told(status: &ClientStatus) -> String {
             text.push_str(&format!("{name:13}{value}\n"));
         }
     }
+    for device in &status.devices {
+        text.push_str(&format!("{:13}{}\n", "device", of_device(device)));
+    }
     let problems = status.running.iter().flat_map(|running| output::problems(&running.problems));
     for problem in problems {
         text.push_str(&format!("{:13}{problem}\n", "problem"));
     }
     text
+}
+
+/// A device of the configuration, and what its flows are to have.
+fn of_device(device: &Device) -> String {
+    let Device { name, address, strength, priority, goal, copies } = device;
+    let said = [
+        strength.map(|bits| format!("strength {bits}")),
+        priority.map(|level| format!("priority {level}")),
+        goal.as_ref().map(|goal| format!("goal {goal}")),
+        copies.as_ref().map(|copies| format!("copies {copies}")),
+    ];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    let said = if said.is_empty() { String::new() } else { format!(": {}", said.join(", ")) };
+    format!("{name} ({address}){said}")
 }
 
 /// That as little data as possible is used, and why.
@@ -510,6 +527,25 @@ mod tests {
         assert_eq!(told(&[], &net, 20_000), many);
         let lan = ClientStatus { allow_lan: true, ..ClientStatus::default() };
         assert_eq!(traffic(&lan), "everything but the local network uses the tunnel");
+    }
+
+    #[test]
+    fn each_device_has_a_line_with_what_its_flows_are_to_have() {
+        let device = |name: &str, address: &str| Device {
+            name: name.to_owned(),
+            address: address.to_owned(),
+            strength: None,
+            priority: None,
+            goal: None,
+            copies: None,
+        };
+        let (priority, goal) = (Some(3), Some("data".to_owned()));
+        let tv = Device { strength: Some(256), priority, goal, ..device("tv", "192.168.7.20") };
+        let devices = vec![tv, device("lan", "192.168.7.0/24")];
+        let text = told(&ClientStatus { devices, ..ClientStatus::default() });
+        let lines = "device       tv (192.168.7.20): strength 256, priority 3, goal data\n\
+                     device       lan (192.168.7.0/24)\n";
+        assert!(text.contains(lines), "{text}");
     }
 
     #[test]

@@ -145,10 +145,15 @@ fn explanation(flow: &Flow, others: &[&Flow], carries: bool) -> String {
         (false, true) => Some(("answered", unanswered(flow, others))),
         (false, false) => Some(("answered", WITHOUT_TUNNEL.to_owned())),
     };
+    let device = flow.device.clone().map(|name| ("device", name));
+    let rules = flow.rules.iter();
+    let rules = rules
+        .map(|says| (says.property.as_str(), format!("{}, as {} says", says.value, says.rule)));
     let level = level(flow).map(|level| ("level", level));
     let queue = queue(flow).map(|queue| ("waits", queue));
     let mut text = format!("{}\n", flow.tuple);
-    for (name, value) in lines.into_iter().chain(answered).chain(queue).chain(level) {
+    let all = device.into_iter().chain(lines).chain(answered).chain(queue).chain(level);
+    for (name, value) in all.chain(rules) {
         text.push_str(&format!("{INDENT}{name:<9}  {value}\n"));
     }
     text

@@ -1,6 +1,7 @@
 //! What a person reads of open connections.
 
 use super::*;
+use rove_api::RuleSays;
 
 fn flow(state: &str, held_bytes: u64, idle_ms: u64, ends: (&str, &str), why: &str) -> Flow {
     Flow {
@@ -11,6 +12,8 @@ fn flow(state: &str, held_bytes: u64, idle_ms: u64, ends: (&str, &str), why: &st
         peer: Some("laptop-of-somebody".to_owned()),
         class: "bulk".to_owned(),
         level: 2,
+        device: None,
+        rules: Vec::new(),
         narrowed_to_bytes: None,
         queued_bytes: None,
         queue_target_ms: None,
@@ -84,6 +87,23 @@ fn a_level_is_said_where_it_is_not_the_usual_one() {
     assert!(explanation(&flows[0], &[], true).ends_with("  level      1\n"));
     assert!(!explanation(&flows[1], &[], true).contains("level"));
     assert!(explanation(&flows[2], &[], true).contains("  level      3; leaves room for others"));
+}
+
+#[test]
+fn it_is_explained_which_rule_said_what() {
+    let mut call = flow("normal", 0, 0, V4, "carried");
+    assert!(!explanation(&call, &[], true).contains("device"));
+    call.device = Some("phone".to_owned());
+    let says = |property: &str, value: &str, rule: &str| RuleSays {
+        property: property.to_owned(),
+        value: value.to_owned(),
+        rule: rule.to_owned(),
+    };
+    call.rules = vec![says("strength", "256", "rule 2"), says("goal", "data", "device phone")];
+    let text = explanation(&call, &[], true);
+    assert!(text.contains("\n  device     phone\n"), "{text}");
+    let rules = "  strength   256, as rule 2 says\n  goal       data, as device phone says\n";
+    assert!(text.ends_with(rules), "{text}");
 }
 
 #[test]
