@@ -323,7 +323,7 @@ pub const ROWS: &[Row] = &[
                 "crates/proto/tests/session/profiles.rs",
                 "the_suite_changes_with_every_datagram_and_nothing_is_lost",
             ),
-            NotBuilt("no flow has a configuration of its own; what a change costs is not measured"),
+            NotBuilt("what a change costs is not measured"),
         ],
     ),
     printed(
@@ -336,7 +336,10 @@ pub const ROWS: &[Row] = &[
                 "the_strength_in_use_is_the_maximum_of_both_floors_and_the_wish",
             ),
             Test("crates/proto/tests/session/profiles.rs", "no_profile_id_leads_below_the_floor"),
-            NotBuilt("the policy is that of an end; no application has its own"),
+            Test(
+                "crates/proto/tests/session/overrides.rs",
+                "a_rule_raises_the_datagrams_of_its_flow_and_no_others",
+            ),
         ],
     ),
     printed(
@@ -391,10 +394,16 @@ pub const ROWS: &[Row] = &[
     row(
         "A10",
         "the client is a gateway for devices behind it",
-        &[Test(
-            "crates/rove/tests/netns_tunnel.rs",
-            "a_subnet_behind_a_client_is_reached_if_the_invite_says_so",
-        )],
+        &[
+            Test(
+                "crates/rove/tests/netns_tunnel.rs",
+                "a_subnet_behind_a_client_is_reached_if_the_invite_says_so",
+            ),
+            Test(
+                "crates/rove/tests/netns_rules.rs",
+                "rules_and_devices_are_shown_and_change_while_connections_go_on",
+            ),
+        ],
     ),
     printed(
         "L1",
