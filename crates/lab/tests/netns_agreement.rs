@@ -20,10 +20,13 @@ const ROUNDS: usize = 3;
 const APART: f64 = 0.05;
 /// Time in milliseconds that a kernel and a busy processor add to any figure, on a machine whose
 /// work takes [`WORK_US`] microseconds and that tells two scenarios at a time. Virtual time has
-/// neither. Moves took 3.1 ms more in the median of eight runs.
-const HOST_MS: f64 = 4.0;
+/// neither. Moves took 3.1 ms more in the median of eight runs, and 5.3 in that of nine others.
+const HOST_MS: f64 = 7.0;
 /// The same for a maximum, which can contain a whole time slice of another program.
 const HOST_MAX_MS: f64 = 10.0;
+/// The same where a process starts and makes its first handshake: nine restarts took 3 to 26 ms
+/// more, 8 in the median.
+const START_MS: f64 = 12.0;
 /// The packets that leave in that time: a count of packets may be apart by as many.
 const HOST_PACKETS: f64 = 2.0;
 
@@ -40,6 +43,11 @@ const APART_FOR_A_REASON: &[(&str, &[&str], &str)] = &[
         "blackhole",
         &["noticed_ms", "noticed_ms_max", "found_ms_max"],
         "they depend on which packet was the last before the hole, and the first after it",
+    ),
+    (
+        "restart-gateway",
+        &["transfer_s"],
+        "the download waits for its sender's timer, whose steps are as long as the absence",
     ),
     ("blackhole", &["status_ms"], "`rove status` looks at the host's rules, which takes time"),
     ("disconnects", &["restart_ms_median", "restart_ms_max"], "one outage is one draw"),
@@ -116,7 +124,7 @@ fn apart(scenario: &str, simulated: &Value, real: &[Value]) -> Vec<String> {
             (Some(expected), _) => {
                 let numbers: Option<Vec<f64>> = seen.iter().map(|seen| seen.as_f64()).collect();
                 let middle = numbers.and_then(|numbers| median(&numbers));
-                let most = (APART * expected.abs()).max(host(key) * slowness);
+                let most = (APART * expected.abs()).max(host(scenario, key) * slowness);
                 middle.is_some_and(|middle| (middle - expected).abs() <= most)
             }
             (_, Some(expected)) => seen.iter().all(|seen| **seen == expected),
@@ -132,9 +140,10 @@ fn apart(scenario: &str, simulated: &Value, real: &[Value]) -> Vec<String> {
 }
 
 /// How far a figure of this name may be apart whatever its size.
-fn host(key: &str) -> f64 {
+fn host(scenario: &str, key: &str) -> f64 {
     let unit = |unit: &str| key.split('_').any(|word| word == unit);
     match key {
+        "back_ms_median" | "back_ms_max" if scenario == "restart-gateway" => START_MS,
         _ if unit("ms") && unit("max") => HOST_MAX_MS,
         _ if unit("ms") => HOST_MS,
         _ if unit("us") => HOST_MS * 1e3,
